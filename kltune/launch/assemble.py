@@ -1,0 +1,148 @@
+"""A loaded spec in, everything that a search trains with out: base, task, proxy, sigma_R, bank."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+
+from kltune.errors import SpecError
+from kltune.metrics.jsonl import read_json, write_json
+from kltune.metrics.record import RewardScale
+from kltune.spec.load import LoadedSpec, resolve_path
+from kltune.spec.study import StudySpec
+from kltune.tasks.protocol import Prompt, Scorer
+from kltune.tasks.registry import Task, load_task
+from kltune.trainer.bank import Bank
+from kltune.trainer.data import EncodedPrompts, TaskData, encode_all
+from kltune.trainer.encode import PromptEncoder
+from kltune.trainer.model import LoadedModel, load_model
+from kltune.trainer.parts import BankSettings
+from kltune.trainer.scale import measure_scale
+from kltune.trainer.sources import ModelSource, resolve_model
+from kltune.launch.proxy import ready_proxy
+
+CUDA_SLOTS = 8
+"""Trials at once where a CUDA device shares weight reads between them (design.md §5)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """What a spec names, found but not yet loaded: wrong paths and scorers show here."""
+
+    task: Task
+    source: ModelSource
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """The frozen base and the task on it."""
+
+    loaded: LoadedModel
+    data: TaskData
+
+    def device_facts(self) -> dict[str, str]:
+        """The device as env.json records it."""
+        device = self.loaded.device
+        facts = {"device": device.type, "threads": str(torch.get_num_threads())}
+        if device.type == "cuda":
+            facts["device_name"] = torch.cuda.get_device_name(device)
+        return facts
+
+
+def find_inputs(spec: LoadedSpec) -> Inputs:
+    """Read prompts and scorers and look the model up; no weights are loaded."""
+
+    def look_up(text: str) -> Path:
+        return resolve_path(spec, text)
+
+    task = load_task(spec.spec.task, look_up)
+    model = spec.spec.model
+    return Inputs(task, resolve_model(model.base, model.gguf_file, look_up))
+
+
+def load_ground(spec: StudySpec, inputs: Inputs, study_path: Path) -> Ground:
+    """Load the base, encode the prompts and get the proxy ready (learning it where the spec says so).
+
+    Raises:
+        SpecError: a prompt that is too long, a model that can't be trained.
+    """
+    trainer = spec.trainer
+    loaded = load_model(spec.model, inputs.source, trainer.device, trainer.precision)
+    encoder = PromptEncoder(loaded.tokenizer, spec.model, _prompt_limit(spec, loaded))
+    splits = inputs.task.splits
+    train, select = encode_all(encoder, splits.train), encode_all(encoder, splits.select)
+    encode = _remembering(encoder, train, select)
+    proxy = ready_proxy(inputs.task, loaded, train, encode, trainer, (study_path, spec.seed))
+    return Ground(loaded, TaskData(train, select, proxy, inputs.task.gold))
+
+
+def _prompt_limit(spec: StudySpec, loaded: LoadedModel) -> int | None:
+    own = getattr(loaded.model.config.get_text_config(), "max_position_embeddings", None)
+    room = None if own is None else int(own) - spec.trainer.max_new_tokens
+    if room is not None and room < 1:
+        raise SpecError(
+            f"trainer.max_new_tokens: {spec.trainer.max_new_tokens} leaves no room for a prompt "
+            f"(the model has {own} positions)"
+        )
+    asked = spec.trainer.max_prompt_tokens
+    return room if asked is None else asked if room is None else min(asked, room)
+
+
+def _remembering(encoder: PromptEncoder, *known: EncodedPrompts):  # noqa: ANN202
+    """Encode without a second tokenisation of prompts that were encoded before."""
+    ids = {p.id: list(row) for part in known for p, row in zip(part.prompts, part.ids, strict=True)}
+
+    def encode(prompt: Prompt) -> list[int]:
+        return ids[prompt.id] if prompt.id in ids else encoder(prompt)
+
+    return encode
+
+
+def reference_scale(ground: Ground, spec: StudySpec, study_path: Path) -> RewardScale:
+    """sigma_R, measured once per study and kept in reference.json.
+
+    Raises:
+        SpecError: the proxy does not vary under the reference, so there is nothing to learn from.
+    """
+    path = study_path / "reference.json"
+    if path.is_file():
+        kept = read_json(path)
+        return RewardScale(**{k: v for k, v in kept.items() if k != "schema"})
+    scale = measure_scale(ground.loaded, ground.data.train, ground.data.proxy, spec.trainer, spec.seed)
+    if scale.sigma <= 0:
+        raise SpecError(
+            "task.proxy: gives every completion of a prompt the same score under the reference "
+            f"(sigma_R = 0 over {scale.num_groups} groups), so no policy gradient could ever arise"
+        )
+    write_json(path, {"schema": 1, **asdict(scale)})
+    return scale
+
+
+def build_bank(ground: Ground, spec: StudySpec, scale: RewardScale) -> Bank:
+    """Put the slots on the base."""
+    is_cpu = ground.loaded.device.type == "cpu"
+    settings = BankSettings(
+        trainer=spec.trainer,
+        evaluate=spec.evaluate,
+        kl_unit=spec.kl_unit,
+        beta_unit=spec.beta_unit,
+        scale=scale,
+        compact=is_cpu,
+    )
+    return Bank(ground.loaded, ground.data, settings, spec.model, num_slots(spec, ground.loaded))
+
+
+def num_slots(spec: StudySpec, loaded: LoadedModel) -> int:
+    """K: as asked, or one on a CPU, whose cores one trial fills, and several on CUDA."""
+    asked = spec.budget.slots
+    wanted = asked if isinstance(asked, int) else CUDA_SLOTS if loaded.device.type == "cuda" else 1
+    return min(wanted, spec.budget.trials)
+
+
+def scorer_names(data: TaskData) -> Mapping[str, str]:
+    """Names of proxy and gold for reports."""
+    scorers: dict[str, Scorer] = {"proxy": data.proxy, "gold": data.gold}
+    return {role: scorer.name for role, scorer in scorers.items()}

@@ -1,0 +1,51 @@
+"""SIGINT and SIGTERM in, a reason to stop out: asked between steps, so that running trials are saved first."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from kltune.errors import ExitCode
+
+INTERRUPT, TERMINATE, WALL = "interrupted", "terminated", "wall budget used up"
+
+EXIT_CODES = {INTERRUPT: ExitCode.INTERRUPTED, TERMINATE: ExitCode.TERMINATED}
+"""A wall budget that ended early is a normal end (design.md §6)."""
+
+
+class StopRequest:
+    """Remembers that the search should stop; called between steps, it says why."""
+
+    def __init__(self, wall_s: float | None, on_signal: Callable[[str], None]) -> None:
+        """``wall_s``: budget of this run; ``on_signal`` tells the person that it was heard."""
+        self._until = None if wall_s is None else time.monotonic() + wall_s
+        self._on_signal = on_signal
+        self._reason: str | None = None
+
+    def __call__(self) -> str | None:
+        """The reason to stop now, if there is one."""
+        if self._reason is None and self._until is not None and time.monotonic() >= self._until:
+            self._reason = WALL
+        return self._reason
+
+    def hear(self, number: int, _frame: FrameType | None) -> None:
+        """Signal handler. A second one stops at once: the last checkpoints are what is kept."""
+        if self._reason in EXIT_CODES:
+            raise KeyboardInterrupt
+        self._reason = INTERRUPT if number == signal.SIGINT else TERMINATE
+        self._on_signal(self._reason)
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Hear SIGINT and SIGTERM inside; the handlers before are put back."""
+        before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+        for number in before:
+            signal.signal(number, self.hear)
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)

@@ -1,0 +1,1 @@
+"""What was measured: the registry of names, the JSONL record and its mirrors."""

@@ -1,0 +1,158 @@
+"""Strict JSON on disk: mappings in, ``.json`` and ``.jsonl`` files out, and back.
+
+Every object carries ``schema``. JSON has no literal for NaN or infinity, so a non-finite
+float is written as null and its key listed under ``non_finite``. A line that a crash cut
+short is skipped with a warning; the file itself is never edited.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from kltune.errors import StudyError
+
+SCHEMA = 1
+"""Version of every file that this package writes."""
+
+_logger = logging.getLogger(__name__)
+
+
+def append_rows(path: Path, rows: Iterable[Mapping[str, object]]) -> None:
+    """Append each mapping as one line, all in a single write.
+
+    Starts on a fresh line where a crash left the last one unfinished. The folder is made
+    if it is absent.
+    """
+    text = "".join(f"{encode(row)}\n" for row in rows)
+    if not text:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a+b") as file:
+        if file.seek(0, os.SEEK_END) > 0:
+            file.seek(-1, os.SEEK_END)
+            if file.read(1) != b"\n":
+                text = "\n" + text
+        file.write(text.encode())
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """Read every whole line of a JSONL file; an absent file has none.
+
+    A broken line is skipped with a warning that names file and line; blank lines are passed
+    over. Raises `StudyError` for a row of a newer schema.
+    """
+    if not path.exists():
+        return []
+    return _decode_lines(path, path.read_bytes(), is_whole=True)
+
+
+def read_rows_from(path: Path, offset: int) -> tuple[list[dict[str, Any]], int]:
+    """Read the lines after byte ``offset`` that are finished; also return where to go on.
+
+    For following a file that grows: an unfinished last line is left for the next call.
+    """
+    if not path.exists():
+        return [], offset
+    with path.open("rb") as file:
+        file.seek(offset)
+        data = file.read()
+    end = data.rfind(b"\n") + 1
+    return _decode_lines(path, data[:end], is_whole=offset == 0), offset + end
+
+
+def write_json(path: Path, obj: Mapping[str, object]) -> None:
+    """Write one object atomically: a reader sees the old file or the new one, never a part."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    scratch.write_text(encode(obj, indent=2) + "\n", encoding="utf-8")
+    scratch.replace(path)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read one object.
+
+    Raises `FileNotFoundError` where there is none, and `StudyError` where it is not a JSON
+    object or of a newer schema.
+    """
+    try:
+        found: object = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise StudyError(f"{path}: not readable as JSON ({error})") from error
+    if not isinstance(found, dict):
+        raise StudyError(f"{path}: expected a JSON object, found {type(found).__name__}")
+    row = cast("dict[str, Any]", found)
+    _check_schema(path, row)
+    return row
+
+
+def encode(obj: Mapping[str, object], indent: int | None = None) -> str:
+    """Turn a mapping into strict JSON text, with ``schema`` first and ``non_finite`` last.
+
+    Scalars of numpy and zero-dimensional tensors become plain numbers; paths become text.
+    Raises `TypeError` for anything else that JSON has no form for.
+    """
+    lost: list[str] = []
+    row: dict[str, object] = {"schema": SCHEMA}
+    for key, value in obj.items():
+        row[key] = _plain(value, key, lost)
+    if lost:
+        row["non_finite"] = list(dict.fromkeys(lost))
+    return json.dumps(row, ensure_ascii=False, allow_nan=False, indent=indent)
+
+
+def _plain(value: object, key: str, lost: list[str]) -> object:
+    """Convert ``value`` to what JSON can hold, noting in ``lost`` the keys of non-finite floats."""
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        if math.isfinite(value):
+            return value
+        lost.append(key)
+        return None
+    if isinstance(value, Mapping):
+        items = cast("Mapping[object, object]", value).items()
+        return {str(k): _plain(v, f"{key}.{k}", lost) for k, v in items}
+    if isinstance(value, list | tuple):
+        return [_plain(v, key, lost) for v in cast("Iterable[object]", value)]
+    if isinstance(value, Path):
+        return str(value)
+    item = getattr(value, "item", None)
+    if callable(item):
+        return _plain(item(), key, lost)
+    raise TypeError(f"{key}: JSON has no form for {type(value).__name__}")
+
+
+def _decode_lines(path: Path, data: bytes, *, is_whole: bool) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    lines = data.split(b"\n")
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            found: object = json.loads(line)
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            where = f"line {number}" if is_whole else f"new line {number}"
+            kind = "cut short" if number == len(lines) else "unreadable"
+            _logger.warning("%s: %s is %s and was skipped", path, where, kind)
+            continue
+        row = cast("dict[str, Any]", found)
+        _check_schema(path, row)
+        rows.append(row)
+    return rows
+
+
+def _check_schema(path: Path, row: Mapping[str, Any]) -> None:
+    version = row.get("schema", SCHEMA)
+    if not isinstance(version, int) or version > SCHEMA:
+        raise StudyError(
+            f"{path}: written with schema {version}, but this kltune reads up to {SCHEMA}; "
+            "upgrade kltune to open it"
+        )

@@ -1,0 +1,81 @@
+"""What was measured: plain numbers that cross from the trainer to everything else. No torch here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class StepMetrics:
+    """What one slot measured in one step (one rollout and its update)."""
+
+    slot: int
+    trial_number: int
+    step: int
+    """Steps done including this one; the first is 1."""
+    kl_token: float
+    """Exact KL(policy || reference), nats per token, of this step's rollout (before its update)."""
+    kl_seq: float
+    """The same in nats per sequence."""
+    proxy: float
+    """Mean training reward of the rollout, before any KL."""
+    beta: float
+    """Coefficient used in this step, in the study's beta_unit."""
+    tokens: int
+    """Valid completion tokens in the rollout."""
+    is_finite: bool
+    """False when a valid token, the loss or a gradient was not finite: the slot's weights were left as they
+    were before the step."""
+    values: Mapping[str, float]
+    """Every metric of the step by its registered name (kltune.metrics.names); may hold non-finite numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class EvalSample:
+    """One completion that an evaluation keeps to show."""
+
+    prompt_id: str
+    prompt: str
+    completion: str
+    gold: float
+    proxy: float
+    kl_seq: float
+    """Sum of the exact per-position KL over the completion, nats."""
+    num_tokens: int
+    ended: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EvalMetrics:
+    """What one slot is worth at one step, on prompts that it does not train on."""
+
+    slot: int
+    trial_number: int
+    step: int
+    gold: float
+    gold_se: float
+    """Standard error over prompts (samples of a prompt are averaged first)."""
+    proxy: float
+    proxy_se: float
+    kl_token: float
+    kl_seq: float
+    gold_by_prompt: tuple[float, ...]
+    """Mean gold of each prompt, in the order of the select split."""
+    proxy_by_prompt: tuple[float, ...]
+    values: Mapping[str, float]
+    """Every metric of the evaluation by its registered name."""
+    samples: tuple[EvalSample, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RewardScale:
+    """sigma_R: the group standard deviation of the proxy under the reference."""
+
+    sigma: float
+    """Mean over groups of the within-group standard deviation (n - 1)."""
+    mean: float
+    """Mean proxy under the reference."""
+    num_groups: int
+    mean_tokens: float
+    """Mean completion length under the reference, in tokens."""

@@ -1,0 +1,41 @@
+"""The rows of a trial's files: what the files are called, and how attempts merge into one curve."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+CONFIG = "config.json"
+STEPS = "metrics.jsonl"
+EVALS = "evals.jsonl"
+SAMPLES = "samples.jsonl"
+EVENTS = "events.jsonl"
+
+Row = dict[str, Any]
+
+
+def merge_attempts(rows: Iterable[Row], events: Sequence[Mapping[str, Any]]) -> list[Row]:
+    """Keep one row a step, in step order: the latest attempt's, where it still counts.
+
+    A row is overtaken where a later attempt went on from an earlier step: it belongs to
+    weights that no longer exist. ``events`` are all events of the trial.
+    """
+    starts = [
+        (int(event["attempt"]), int(event["step"]))
+        for event in events
+        if event.get("event") in ("started", "resumed")
+    ]
+    by_step: dict[int, Row] = {}
+    for row in rows:
+        step, attempt = int(row["step"]), int(row["attempt"])
+        is_overtaken = any(later > attempt and step > start for later, start in starts)
+        held = by_step.get(step)
+        if not is_overtaken and (held is None or held["attempt"] <= attempt):
+            by_step[step] = row
+    return [by_step[step] for step in sorted(by_step)]
+
+
+def last_ending(events: Sequence[Mapping[str, Any]], attempt: int) -> Mapping[str, Any] | None:
+    """Find how ``attempt`` ended; none while it runs, or where its process died."""
+    ended = [event for event in events if event.get("event") == "ended"]
+    return ended[-1] if ended and int(ended[-1]["attempt"]) >= attempt else None

@@ -1,0 +1,1 @@
+"""How shipped weights are made again from a seed."""

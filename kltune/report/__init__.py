@@ -1,0 +1,1 @@
+"""The answer, as JSON, Markdown and one self-contained HTML page."""

@@ -1,0 +1,252 @@
+"""A study folder in, plain rows out: everything that the report says is computed from these.
+
+Reads only the record on disk (design.md §8), so a copied or a running study works as well.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kltune.errors import StudyError
+from kltune.metrics.jsonl import read_json
+from kltune.spec.study import ObjectiveSpec, StudySpec
+from kltune.spec.trial import KLUnit, TrialSpec
+from kltune.trial.objective import judge_trial, point_of_row
+from kltune.trial.outcome import STATE_OF, StopReason, TrialOutcome, TrialState
+from kltune.trial.record import TrialRecord, read_trials
+
+NAN = float("nan")
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """One evaluation of one trial, on the select prompts."""
+
+    step: int
+    gold: float
+    gold_se: float
+    proxy: float
+    proxy_se: float
+    kl_token: float
+    kl_seq: float
+    gold_by_prompt: tuple[float, ...]
+
+    def kl(self, unit: KLUnit) -> float:
+        """Exact KL in ``unit``."""
+        return self.kl_token if unit is KLUnit.TOKEN else self.kl_seq
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """The training steps of one trial; all tuples have the length of ``step``."""
+
+    step: tuple[int, ...]
+    kl_token: tuple[float, ...]
+    kl_seq: tuple[float, ...]
+    proxy: tuple[float, ...]
+    beta: tuple[float, ...]
+    coefficient: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TrialRow:
+    """One trial: what was asked, what was measured, how it ended."""
+
+    number: int
+    attempt: int
+    origin: str
+    setting: TrialSpec
+    sigma_r: float | None
+    folder: Path
+    checkpoints: tuple[Checkpoint, ...]
+    curve: Curve
+    outcome: TrialOutcome | None
+    peak: Checkpoint | None
+    """The checkpoint that the trial is judged by; of a trial without a verdict on it, the highest gold."""
+    seconds: float
+
+    @property
+    def state(self) -> TrialState:
+        """What the trial is now."""
+        return TrialState.RUNNING if self.outcome is None else STATE_OF[self.outcome.verdict.reason]
+
+    @property
+    def reason(self) -> StopReason | None:
+        """Why it ended; none while it runs."""
+        return None if self.outcome is None else self.outcome.verdict.reason
+
+    @property
+    def detail(self) -> str:
+        """The guard's own words, verbatim."""
+        return "" if self.outcome is None else self.outcome.verdict.detail
+
+    @property
+    def steps_run(self) -> int:
+        """Training steps on record."""
+        if self.outcome is not None:
+            return self.outcome.steps_run
+        return self.curve.step[-1] if self.curve.step else 0
+
+    @property
+    def value(self) -> float | None:
+        """What Optuna was told."""
+        return None if self.outcome is None else self.outcome.value
+
+    @property
+    def is_feasible(self) -> bool | None:
+        """Whether the KL limit of the objective is respected; none where it was not judged."""
+        return None if self.outcome is None else self.outcome.is_feasible
+
+    @property
+    def start(self) -> Checkpoint | None:
+        """The evaluation before any training."""
+        return self.checkpoints[0] if self.checkpoints and self.checkpoints[0].step == 0 else None
+
+    @property
+    def final(self) -> Checkpoint | None:
+        """The last evaluation."""
+        return self.checkpoints[-1] if self.checkpoints else None
+
+    @property
+    def beta_range(self) -> tuple[float, float] | None:
+        """Lowest and highest beta used, in the study's beta unit."""
+        betas = [b for b in self.curve.beta if math.isfinite(b)]
+        return (min(betas), max(betas)) if betas else None
+
+    @property
+    def is_candidate(self) -> bool:
+        """Whether it may be recommended: it ran its course or was stopped by a guard, within the limit."""
+        return self.state is TrialState.COMPLETE and self.is_feasible is True and self.value is not None
+
+
+@dataclass(frozen=True, slots=True)
+class StudyRows:
+    """A study as the report sees it."""
+
+    path: Path
+    spec: StudySpec
+    environment: Mapping[str, Any]
+    reference: Mapping[str, Any]
+    timing: Mapping[str, Any]
+    trials: tuple[TrialRow, ...]
+
+    @property
+    def sigma_r(self) -> float | None:
+        """Group standard deviation of the proxy under the reference, raw reward."""
+        value = self.reference.get("sigma_r")
+        return float(value) if isinstance(value, int | float) else None
+
+    def of_state(self, state: TrialState) -> tuple[TrialRow, ...]:
+        """The trials in one state."""
+        return tuple(t for t in self.trials if t.state is state)
+
+
+def read_study(study_path: Path) -> StudyRows:
+    """Read everything the report needs.
+
+    Raises:
+        StudyError: The folder is not a study (it has no resolved.json).
+    """
+    if not (study_path / "resolved.json").is_file():
+        raise StudyError(f"{study_path}: not a study folder (no resolved.json in it)")
+    spec = read_spec(study_path)
+    rows = tuple(
+        trial_row(record, spec.objective, spec.kl_unit) for record in read_trials(study_path)
+    )
+    return StudyRows(
+        path=study_path,
+        spec=spec,
+        environment=_optional(study_path / "env.json"),
+        reference=_optional(study_path / "reference.json"),
+        timing=_optional(study_path / "timing.json"),
+        trials=rows,
+    )
+
+
+def read_spec(study_path: Path) -> StudySpec:
+    """The resolved spec of a study."""
+    raw = read_json(study_path / "resolved.json")
+    fields = raw.get("spec", {k: v for k, v in raw.items() if k not in ("schema", "non_finite")})
+    return StudySpec.model_validate(fields)
+
+
+def trial_row(record: TrialRecord, objective: ObjectiveSpec, unit: KLUnit) -> TrialRow:
+    """One record as a row."""
+    checkpoints = tuple(_checkpoint(row) for row in record.evals)
+    return TrialRow(
+        number=record.number,
+        attempt=record.attempt,
+        origin=record.origin,
+        setting=record.setting,
+        sigma_r=record.sigma_r,
+        folder=record.folder,
+        checkpoints=checkpoints,
+        curve=_curve(record.steps),
+        outcome=record.outcome,
+        peak=_peak(checkpoints, record, objective, unit),
+        seconds=_seconds([*record.steps, *record.evals, *record.events]),
+    )
+
+
+def _optional(path: Path) -> Mapping[str, Any]:
+    return read_json(path) if path.is_file() else {}
+
+
+def _float(row: Mapping[str, Any], name: str) -> float:
+    value = row.get(name)
+    return float(value) if isinstance(value, int | float) else NAN
+
+
+def _checkpoint(row: Mapping[str, Any]) -> Checkpoint:
+    return Checkpoint(
+        step=int(row["step"]),
+        gold=_float(row, "eval/gold"),
+        gold_se=_float(row, "eval/gold_se"),
+        proxy=_float(row, "eval/proxy"),
+        proxy_se=_float(row, "eval/proxy_se"),
+        kl_token=_float(row, "eval/kl_token"),
+        kl_seq=_float(row, "eval/kl_seq"),
+        gold_by_prompt=tuple(NAN if g is None else float(g) for g in row.get("gold_by_prompt") or ()),
+    )
+
+
+def _curve(rows: Sequence[Mapping[str, Any]]) -> Curve:
+    def column(name: str) -> tuple[float, ...]:
+        return tuple(_float(row, name) for row in rows)
+
+    return Curve(
+        step=tuple(int(row["step"]) for row in rows),
+        kl_token=column("kl/exact_token"),
+        kl_seq=column("kl/exact_seq"),
+        proxy=column("train/proxy_mean"),
+        beta=column("ctrl/beta"),
+        coefficient=column("ctrl/coefficient"),
+    )
+
+
+def _peak(
+    checkpoints: Sequence[Checkpoint], record: TrialRecord, objective: ObjectiveSpec, unit: KLUnit
+) -> Checkpoint | None:
+    """The checkpoint the study judged by; of a trial that was not judged, the one it would be."""
+    best_step = None if record.outcome is None else record.outcome.best_step
+    if best_step is None:
+        points = [point_of_row(row) for row in record.evals]
+        best_step = judge_trial(points, objective, unit, 1, 1).best_step
+    return next((c for c in checkpoints if c.step == best_step), None)
+
+
+def _seconds(rows: Iterable[Mapping[str, Any]]) -> float:
+    """Wall time in a slot, summed over attempts."""
+    first: dict[int, float] = {}
+    last: dict[int, float] = {}
+    for row in rows:
+        time = _float(row, "time")
+        if math.isfinite(time):
+            attempt = int(row.get("attempt", 0))
+            first[attempt] = min(time, first.get(attempt, math.inf))
+            last[attempt] = max(time, last.get(attempt, -math.inf))
+    return sum(last[a] - first[a] for a in first)

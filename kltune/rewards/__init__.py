@@ -1,0 +1,1 @@
+"""Rewards that are not a plain function: learned from comparisons."""

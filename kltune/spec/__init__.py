@@ -1,0 +1,1 @@
+"""What was asked: frozen pydantic models of the spec. No torch, no Optuna, no MLflow."""

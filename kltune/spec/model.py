@@ -1,0 +1,45 @@
+"""Which language model is trained, and which of its parts."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, PositiveInt
+
+from kltune.spec.closed import Closed
+
+
+class ModelSpec(Closed):
+    """The frozen base and the adapters on it."""
+
+    base: str = Field(min_length=1)
+    """``builtin:NAME``, ``package:NAME`` (a GGUF inside an installed package), a folder, or a hub id."""
+
+    gguf_file: str | None = None
+    """File name of the GGUF inside a folder or hub repository."""
+
+    finetune: Literal["lora"] = "lora"
+    """What is trained: low-rank adapters on every linear layer of the blocks."""
+
+    rank: PositiveInt = 8
+    """LoRA rank r."""
+
+    alpha: PositiveInt | None = None
+    """LoRA alpha; the adapter is scaled by alpha / rank. Default: 2 x rank."""
+
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Precision of the frozen base; adapters, log-probs and reductions stay float32."""
+
+    chat: Literal["auto", "always", "never"] = "auto"
+    """Whether prompts go through the tokenizer's chat template; auto: if it has one."""
+
+    system: str | None = None
+    """System message put before every prompt where a chat template is used."""
+
+    trust_remote_code: bool = False
+    """Run model code from the hub. Off unless asked."""
+
+    @property
+    def lora_alpha(self) -> int:
+        """The alpha in force."""
+        return 2 * self.rank if self.alpha is None else self.alpha

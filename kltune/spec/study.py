@@ -1,0 +1,224 @@
+"""The root of a spec: one YAML file in, one study out."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Literal, Self
+
+from pydantic import (
+    Field,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    field_validator,
+    model_validator,
+)
+
+from kltune.spec.closed import Closed, FieldProblems
+from kltune.spec.model import ModelSpec
+from kltune.spec.recipes import RECIPES
+from kltune.spec.search import SearchSpec
+from kltune.spec.task import Task
+from kltune.spec.trainer import TrainerSpec
+from kltune.spec.trial import CONTROLLER_CLIP, BetaUnit, KLUnit
+
+
+class ObjectiveSpec(Closed):
+    """The number that a trial is worth (design.md §3)."""
+
+    metric: Literal["gold_peak", "gold_final", "gold_mean"] = "gold_peak"
+    """Gold at the best checkpoint that respects the limit; mean of the last two evaluations; or mean over
+    the budget."""
+
+    kl_limit: PositiveFloat | None = None
+    """Constraint on the KL of a checkpoint, in ``kl_unit``; none: unconstrained."""
+
+
+class KLGuardSpec(Closed):
+    """Stop a trial whose KL stays above a limit."""
+
+    limit: PositiveFloat
+    """In ``kl_unit``."""
+
+    patience: PositiveInt = 3
+    """Consecutive steps above the limit before the trial is stopped."""
+
+
+class GuardsSpec(Closed):
+    """Rules that end a trial early, with a named reason."""
+
+    kl: KLGuardSpec | None = None
+    """KL limit; default: objective.kl_limit with patience 3 where that is given."""
+
+    wall: float | None = Field(default=None, gt=0)
+    """Wall clock of one trial in seconds (YAML: 90, 90s, 15m, 2h)."""
+
+    @field_validator("wall", mode="before")
+    @classmethod
+    def _duration(cls, value: Any) -> Any:
+        return seconds(value)
+
+
+class PruningSpec(Closed):
+    """Stop a trial that peers beat: lower gold and KL that is not lower, after a warm-up."""
+
+    enabled: bool = True
+    warmup: float = Field(default=0.4, ge=0, lt=1)
+    """Share of the steps before which nothing is pruned: early gold ranks are often inverted."""
+
+    peers: PositiveInt = 5
+    """Trials that must have reached the step before one is pruned against them."""
+
+
+class EvaluateSpec(Closed):
+    """Gold, proxy and exact KL on the select prompts, by the way."""
+
+    every: PositiveInt = 10
+    """Steps between evaluations; step 0 and the last step always."""
+
+    prompts: PositiveInt = 64
+    """Select prompts used (fewer where the split is smaller)."""
+
+    samples: PositiveInt = 2
+    """Completions per prompt."""
+
+    keep: NonNegativeInt = 8
+    """Completions written to samples.jsonl at each evaluation."""
+
+
+class BudgetSpec(Closed):
+    """How much is spent in all."""
+
+    trials: PositiveInt
+    """Trials of the study in total, baselines included."""
+
+    slots: PositiveInt | Literal["auto"] = "auto"
+    """Trials that train at once on the device; auto: by what this machine gains from it."""
+
+    wall: float | None = Field(default=None, gt=0)
+    """Wall clock of one `kltune sweep` in seconds (YAML: 900, 900s, 15m, 2h)."""
+
+    retries: NonNegativeInt = 2
+    """Further attempts of a trial that ended in an error."""
+
+    @field_validator("wall", mode="before")
+    @classmethod
+    def _duration(cls, value: Any) -> Any:
+        return seconds(value)
+
+
+class SamplerSpec(Closed):
+    """Who proposes settings after the baselines."""
+
+    name: Literal["tpe", "random"] = "tpe"
+    startup: PositiveInt | None = None
+    """Sobol points before the model guides; none: a share of the budget."""
+
+
+class TrackingSpec(Closed):
+    """Where the mirror of the record goes."""
+
+    mlflow: str | None = None
+    """Tracking URI; none: MLFLOW_TRACKING_URI, else sqlite in the study folder."""
+
+    enabled: bool = True
+
+
+class StudySpec(Closed):
+    """A whole study."""
+
+    name: str
+    """Folder name under studies/."""
+
+    task: Task
+    """What is learned."""
+
+    model: ModelSpec
+    trainer: TrainerSpec
+    search: SearchSpec
+    baselines: tuple[str, ...] = ()
+    """Known recipes by versioned name, run first."""
+
+    objective: ObjectiveSpec = ObjectiveSpec()
+    guards: GuardsSpec = GuardsSpec()
+    pruning: PruningSpec = PruningSpec()
+    evaluate: EvaluateSpec = EvaluateSpec()
+    budget: BudgetSpec
+    sampler: SamplerSpec = SamplerSpec()
+    tracking: TrackingSpec = TrackingSpec()
+    kl_unit: KLUnit = KLUnit.TOKEN
+    """What target_kl and KL limits are in."""
+
+    beta_unit: BetaUnit = BetaUnit.REWARD
+    """What beta is in."""
+
+    seed: NonNegativeInt = 0
+
+    @field_validator("name")
+    @classmethod
+    def _is_a_folder_name(cls, name: str) -> str:
+        if re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name) is None:
+            raise ValueError(
+                "must be a folder name: up to 100 letters, digits, dots, dashes or underscores, "
+                f"a letter or digit first (got {name!r})"
+            )
+        return name
+
+    @field_validator("task", mode="before")
+    @classmethod
+    def _name_is_builtin(cls, value: Any) -> Any:
+        return {"builtin": value} if isinstance(value, str) else value
+
+    @field_validator("baselines")
+    @classmethod
+    def _known(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        unknown = [name for name in names if name not in RECIPES]
+        if unknown:
+            raise ValueError(f"unknown recipe {unknown[0]!r}; known: {', '.join(sorted(RECIPES))}")
+        if len(set(names)) != len(names):
+            raise ValueError(f"each recipe once (got {list(names)})")
+        return names
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        problems: list[tuple[str, str]] = []
+        fixed = len(self.baselines) + int(self.search.beta.zero)
+        if fixed > self.budget.trials:
+            problems.append(
+                (
+                    "budget.trials",
+                    f"{self.budget.trials} is fewer than the {fixed} baselines "
+                    "(beta = 0 arm included)",
+                )
+            )
+        horizon = self.search.horizon and self.search.horizon.smallest()
+        shortest = CONTROLLER_CLIP * self.trainer.rows
+        if horizon is not None and horizon <= shortest:
+            problems.append(
+                (
+                    "search.horizon",
+                    f"must be above {shortest:g} sequences ({CONTROLLER_CLIP:g} x {self.trainer.rows} "
+                    "completions per step): below it, one step at KL 0 takes beta to 0 or under "
+                    f"(got {horizon:g})",
+                )
+            )
+        if problems:
+            raise FieldProblems(*problems)
+        return self
+
+    @property
+    def kl_guard(self) -> KLGuardSpec | None:
+        """The KL guard in force: given, or by default at the objective's limit."""
+        if self.guards.kl is None and self.objective.kl_limit is not None:
+            return KLGuardSpec(limit=self.objective.kl_limit)
+        return self.guards.kl
+
+
+def seconds(value: Any) -> Any:
+    """Turn ``90``, ``"90s"``, ``"15m"`` or ``"2h"`` into seconds; numbers stay as they are."""
+    if not isinstance(value, str):
+        return value
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", value)
+    if match is None:
+        raise ValueError(f"must be seconds, or like 90s, 15m, 2h (got {value!r})")
+    return float(match[1]) * {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}[match[2]]

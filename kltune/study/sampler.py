@@ -1,0 +1,82 @@
+"""A spec in, who proposes the settings out: how many trials are fixed, Sobol and model-guided."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import optuna
+
+from kltune.spec.study import StudySpec
+from kltune.study.space import varying
+
+STARTUP_SHARE = 0.4
+"""Share of the free trials that are Sobol points, where the spec does not say."""
+STARTUP_RANGE = (2, 10)
+"""Bounds of that number."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchPlan:
+    """How the budget is divided. The counts add up to ``budget.trials``."""
+
+    fixed: int
+    """Baselines and the beta = 0 arm."""
+    sobol: int
+    """Scrambled Sobol points that spread over the space."""
+    guided: int
+    """Trials proposed after that, by the model (tpe) or at random (random)."""
+    sampler: str
+
+    def describe(self) -> str:
+        """One line for people."""
+        who = "model-guided (TPE)" if self.sampler == "tpe" else "at random"
+        total = self.fixed + self.sobol + self.guided
+        return (
+            f"{total} trials: {self.fixed} fixed (baselines, beta = 0), {self.sobol} Sobol points, "
+            f"{self.guided} {who}"
+        )
+
+
+def plan_search(spec: StudySpec) -> SearchPlan:
+    """Divide the budget: fixed trials first, then Sobol points, then the sampler.
+
+    With no dimension that varies every free trial repeats the one setting.
+    """
+    fixed = min(len(spec.baselines) + int(spec.search.beta.zero), spec.budget.trials)
+    free = spec.budget.trials - fixed
+    if spec.sampler.startup is not None:
+        sobol = spec.sampler.startup
+    elif spec.sampler.name == "random":
+        sobol = 0
+    else:
+        low, high = STARTUP_RANGE
+        sobol = max(low, min(high, int(STARTUP_SHARE * free)))
+    if not varying(spec.search):
+        sobol = 0
+    sobol = min(sobol, free)
+    return SearchPlan(fixed, sobol, free - sobol, spec.sampler.name)
+
+
+def make_sampler(spec: StudySpec, num_before: int) -> optuna.samplers.BaseSampler:
+    """The sampler of this session; ``num_before`` Optuna trials were there when it began.
+
+    A resumed study goes on with other random numbers than it began with, or it would
+    propose its first points again.
+    """
+    seed = (spec.seed * 1_000_003 + num_before) % 2**32
+    plan = plan_search(spec)
+    if spec.sampler.name == "random":
+        return optuna.samplers.RandomSampler(seed=seed)
+    with warnings.catch_warnings():
+        # `group` and `multivariate` are marked experimental; the pinned version is tested.
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        return optuna.samplers.TPESampler(
+            multivariate=True,
+            group=True,
+            constant_liar=True,
+            # Told trials. Half of the Sobol points will do: with several slots the others still
+            # run when the first free proposal is due, and it should not be a random one.
+            n_startup_trials=plan.fixed + max(1, plan.sobol // 2),
+            seed=seed,
+        )

@@ -1,0 +1,188 @@
+"""The search space in, settings out: Optuna's suggestions, Sobol points, and fixed trials.
+
+Parameters are drawn in one order, parents of conditions first; a parameter whose condition
+does not hold is not drawn. At beta = 0 neither penalty nor controller is drawn, and target
+and horizon only where the controller uses them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import cast
+
+import optuna
+from scipy.stats import qmc
+
+from kltune import units
+from kltune.errors import RunError, SpecError
+from kltune.metrics.record import RewardScale
+from kltune.spec.recipes import RECIPES, Recipe
+from kltune.spec.search import Dimension, SearchSpec, Value
+from kltune.spec.study import StudySpec
+from kltune.spec.trial import BetaUnit, ControllerKind, KLUnit, TrialSpec
+
+Params = dict[str, Value]
+
+_WITH_KL = ("penalty", "controller", "target_kl", "horizon")
+_WITH_TARGET = ("target_kl", "horizon")
+
+
+@dataclass(frozen=True, slots=True)
+class FixedTrial:
+    """A trial that is run whatever the search space says."""
+
+    origin: str
+    """``baseline:NAME`` or ``zero``."""
+    setting: TrialSpec
+
+
+def suggest(optuna_trial: optuna.Trial, spec: StudySpec) -> TrialSpec:
+    """Draw one setting through Optuna."""
+    dimensions = spec.search.dimensions()
+    params = walk(spec.search, lambda name: _suggest(optuna_trial, name, dimensions[name]))
+    return setting_of(params, spec)
+
+
+def varying(search: SearchSpec) -> list[str]:
+    """Dimensions that can take more than one value, in the order in which they are drawn."""
+    dimensions = search.dimensions()
+    return [name for name in drawing_order(search) if len(dimensions[name].values()) != 1]
+
+
+def drawing_order(search: SearchSpec) -> list[str]:
+    """All given dimensions, those that conditions refer to first.
+
+    Raises `SpecError` where conditions go round in a circle, or where beta or penalty has
+    one (a trial can't do without them).
+    """
+    for name in ("beta", "penalty"):
+        if search.dimensions()[name].when:
+            raise SpecError(
+                f"search.{name}.when: every trial needs {name}, so it takes no condition"
+            )
+    waiting = search.dimensions()
+    order: list[str] = []
+    while waiting:
+        ready = [name for name, dim in waiting.items() if not set(dim.when) & set(waiting)]
+        if not ready:
+            raise SpecError(f"search: the conditions of {', '.join(waiting)} go round in a circle")
+        order += ready
+        waiting = {name: dim for name, dim in waiting.items() if name not in ready}
+    return order
+
+
+def walk(search: SearchSpec, draw: Callable[[str], Value]) -> Params:
+    """Give every active dimension its constant or what ``draw`` says for its name."""
+    dimensions = search.dimensions()
+    params: Params = {}
+    for name in drawing_order(search):
+        if not _is_active(name, dimensions[name], params):
+            continue
+        values = dimensions[name].values()
+        params[name] = values[0] if len(values) == 1 else draw(name)
+    return params
+
+
+def setting_of(params: Mapping[str, Value], spec: StudySpec) -> TrialSpec:
+    """Complete drawn parameters to a setting."""
+    given = {"learning_rate": spec.trainer.learning_rate, "seed": spec.seed, **params}
+    return TrialSpec.model_validate(given)
+
+
+def sobol_params(search: SearchSpec, num: int, seed: int) -> list[Params]:
+    """The first ``num`` scrambled Sobol points of the space, inactive dimensions left out.
+
+    Only what varies is in a point. A longer call starts with the same points.
+    """
+    names = varying(search)
+    if num <= 0 or not names:
+        return []
+    cube = qmc.Sobol(len(names), scramble=True, rng=seed)
+    points = cube.random_base2(max(0, math.ceil(math.log2(num))))[:num]
+    dimensions = search.dimensions()
+    drawn: list[Params] = []
+    for point in points:
+        share = dict(zip(names, (float(x) for x in point), strict=True))
+        params = walk(search, lambda name, at=share: _at_share(dimensions[name], at[name]))
+        drawn.append({name: value for name, value in params.items() if name in share})
+    return drawn
+
+
+def fixed_trials(spec: StudySpec, scale: RewardScale | None) -> tuple[FixedTrial, ...]:
+    """Baselines in their order, then the beta = 0 arm.
+
+    Recipes are converted to the study's units with ``scale``, the proxy under the reference;
+    it may be none where nothing needs converting. Raises `RunError` where the scale is
+    missing or can't be used.
+    """
+    fixed = [
+        FixedTrial(f"baseline:{name}", _from_recipe(RECIPES[name], spec, scale))
+        for name in spec.baselines
+    ]
+    if spec.search.beta.zero:
+        fixed.append(FixedTrial("zero", setting_of({"beta": 0.0, **_learning_rate(spec)}, spec)))
+    return tuple(fixed)
+
+
+def _from_recipe(recipe: Recipe, spec: StudySpec, scale: RewardScale | None) -> TrialSpec:
+    needs_sigma = recipe.beta_in == "advantage" and spec.beta_unit is BetaUnit.REWARD
+    needs_length = recipe.target_kl_seq is not None and spec.kl_unit is KLUnit.TOKEN
+    if scale is None and (needs_sigma or needs_length):
+        raise RunError(f"baseline {recipe.name}: needs the proxy's scale under the reference first")
+    params: Params = {
+        **_learning_rate(spec),
+        "beta": recipe.beta,
+        "penalty": recipe.penalty.value,
+        "controller": recipe.controller.value,
+    }
+    try:
+        if scale is not None and needs_sigma:
+            params["beta"] = units.reward_beta(
+                recipe.beta, spec.beta_unit, recipe.penalty, scale.sigma
+            )
+        if recipe.target_kl_seq is not None:
+            params["target_kl"] = (
+                units.kl_per_token(recipe.target_kl_seq, scale.mean_tokens)
+                if scale is not None and needs_length
+                else recipe.target_kl_seq
+            )
+    except ValueError as error:
+        raise RunError(f"baseline {recipe.name}: {error}") from error
+    if recipe.horizon is not None:
+        params["horizon"] = recipe.horizon
+    return setting_of(params, spec)
+
+
+def _learning_rate(spec: StudySpec) -> Params:
+    """The search's constant, if it is one: fixed trials differ from it in nothing else."""
+    dimension = spec.search.learning_rate
+    values = () if dimension is None else dimension.values()
+    return {"learning_rate": values[0]} if len(values) == 1 else {}
+
+
+def _is_active(name: str, dimension: Dimension, params: Mapping[str, Value]) -> bool:
+    if name in _WITH_KL and params.get("beta") == 0:
+        return False
+    if name in _WITH_TARGET and params.get("controller") != ControllerKind.PROPORTIONAL:
+        return False
+    return all(params.get(parent) == wanted for parent, wanted in dimension.when.items())
+
+
+def _suggest(optuna_trial: optuna.Trial, name: str, dimension: Dimension) -> Value:
+    if dimension.choice is not None:
+        return cast("Value", optuna_trial.suggest_categorical(name, dimension.choice))
+    low, high = dimension.log or dimension.uniform or (0.0, 0.0)
+    return optuna_trial.suggest_float(name, low, high, log=dimension.log is not None)
+
+
+def _at_share(dimension: Dimension, share: float) -> Value:
+    """The value at ``share`` (0 to 1) of a dimension's range or list."""
+    if dimension.choice is not None:
+        return dimension.choice[min(int(share * len(dimension.choice)), len(dimension.choice) - 1)]
+    if dimension.log is not None:
+        low, high = (math.log(bound) for bound in dimension.log)
+        return min(max(math.exp(low + share * (high - low)), dimension.log[0]), dimension.log[1])
+    low, high = dimension.uniform or (0.0, 0.0)
+    return low + share * (high - low)

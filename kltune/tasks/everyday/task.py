@@ -1,0 +1,36 @@
+"""The everyday task: prompts split by topic, its gold, and the proxy that is learned from it.
+
+Torch-free. The task ships no weights: its proxy is learned from the gold's comparisons of the
+base model's own answers.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from kltune.spec.task import LearnedProxySpec, SplitsSpec
+from kltune.tasks.everyday.gold import everyday_gold, require_vader
+from kltune.tasks.prompts import load_prompts
+from kltune.tasks.protocol import Splits
+from kltune.tasks.scorers import FunctionScorer, function_scorer
+
+NAME: Final = "everyday"
+PROMPTS: Final = Path(__file__).parent / "prompts.jsonl"
+DEFAULT_PROXY: Final = LearnedProxySpec(comparisons=48, layers=8, steps=20)
+"""Sized for two CPU cores and a 135 M model; a GPU study should ask for far more comparisons."""
+
+
+def splits() -> Splits:
+    """Read the prompts; select and test hold topics that train lacks."""
+    return load_prompts(PROMPTS, SplitsSpec())
+
+
+def gold() -> FunctionScorer:
+    """Give the gold scorer.
+
+    Raises:
+        EnvironmentMissingError: vaderSentiment is not installed.
+    """
+    require_vader()
+    return function_scorer("everyday-gold", everyday_gold)

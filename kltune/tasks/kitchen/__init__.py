@@ -1,0 +1,1 @@
+"""The built-in task: short questions about cooking times, answered in readable words."""

@@ -1,0 +1,1 @@
+"""The embedded trainer: the bank of K trials over one frozen base."""

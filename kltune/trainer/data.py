@@ -1,0 +1,73 @@
+"""A task's prompts and scorers in, encoded prompts and plain samples out: what the bank needs of a task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from kltune.tasks.protocol import Prompt, Sample, Scorer
+from kltune.trainer.encode import PaddedPrompts, pad_left
+from kltune.trainer.model import LoadedModel
+from kltune.trainer.rollout import Rollout
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedPrompts:
+    """Prompts with their token ids."""
+
+    prompts: tuple[Prompt, ...]
+    ids: tuple[tuple[int, ...], ...]
+
+    def __len__(self) -> int:
+        """How many."""
+        return len(self.prompts)
+
+    @property
+    def width(self) -> int:
+        """Tokens of the longest."""
+        return max(len(row) for row in self.ids)
+
+    def pad(
+        self, indices: Sequence[int], pad_id: int, device: torch.device, *, full_width: bool
+    ) -> PaddedPrompts:
+        """Left-padded rows of some prompts; ``full_width``: to the longest of all, so that shapes stay fixed."""
+        rows = [self.ids[i] for i in indices]
+        return pad_left(rows, pad_id, device, self.width if full_width else None)
+
+
+def encode_all(encoder: Callable[[Prompt], list[int]], prompts: Sequence[Prompt]) -> EncodedPrompts:
+    """Encode every prompt once."""
+    return EncodedPrompts(tuple(prompts), tuple(tuple(encoder(prompt)) for prompt in prompts))
+
+
+def spread_evenly(count: int, wanted: int) -> list[int]:
+    """``wanted`` indices below ``count`` (or all), evenly spaced: the same for every trial of a study."""
+    wanted = min(count, wanted)
+    return [i * count // wanted for i in range(wanted)]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskData:
+    """Everything of a task that training and judging use."""
+
+    train: EncodedPrompts
+    select: EncodedPrompts
+    proxy: Scorer
+    gold: Scorer
+
+
+def samples_of(
+    loaded: LoadedModel, rollout: Rollout, slot: int, prompts: Sequence[Prompt]
+) -> list[Sample]:
+    """The completions of one block of a rollout as text and valid ids; ``prompts``: one per row."""
+    lengths = rollout.lengths_KN[slot].tolist()
+    rows = rollout.ids_KNT[slot].tolist()
+    ended = rollout.ended_KN[slot].tolist()
+    valid = [tuple(row[:length]) for row, length in zip(rows, lengths, strict=True)]
+    texts = loaded.tokenizer.batch_decode(valid, skip_special_tokens=True)
+    return [
+        Sample(prompt, text, ids, bool(is_ended))
+        for prompt, text, ids, is_ended in zip(prompts, texts, valid, ended, strict=True)
+    ]

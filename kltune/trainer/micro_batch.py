@@ -1,0 +1,54 @@
+"""A step's work in, the largest micro-batch that fits in memory found: accelerate's search over divisors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from accelerate.utils import find_executable_batch_size
+from accelerate.utils.memory import should_reduce_batch_size
+
+T = TypeVar("T")
+
+
+def next_divisor(total: int, size: int) -> int:
+    """The largest divisor of ``total`` below ``size``; 0 when there is none."""
+    return max((d for d in range(1, size) if total % d == 0), default=0)
+
+
+class MicroBatch:
+    """Remembers how many rows per slot fit, and shrinks to the next divisor when they do not."""
+
+    def __init__(self, total: int, size: int | None = None) -> None:
+        """``total`` rows per slot and step; start at ``size``, or at all rows."""
+        self._total = total
+        self.size = total if size is None else size
+
+    def run(self, body: Callable[[int], T]) -> T:
+        """Call ``body(size)``; on running out of memory call it again with fewer rows.
+
+        ``body`` must start from scratch each time (gradients zeroed); it draws nothing
+        that was not drawn before. The size that worked is kept.
+
+        Raises:
+            RuntimeError: not even one row fits.
+        """
+        try:
+            return body(self.size)
+        except RuntimeError as error:
+            if not should_reduce_batch_size(error):
+                raise
+
+        def attempt(batch_size: int) -> T:
+            return body(batch_size)
+
+        search = find_executable_batch_size(
+            attempt, starting_batch_size=self._shrink(), reduce_batch_size_fn=self._shrink
+        )
+        return search()
+
+    def _shrink(self) -> int:
+        size = next_divisor(self._total, self.size)
+        if size:
+            self.size = size
+        return size

@@ -1,0 +1,47 @@
+"""All that the study needs of the trainer: a bank of slots and what it measures. No torch here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from kltune.metrics.record import EvalMetrics, StepMetrics
+from kltune.spec.trial import TrialSpec
+
+
+class TrialBank(Protocol):
+    """K slots that train at once on one device."""
+
+    @property
+    def num_slots(self) -> int:
+        """K."""
+        ...
+
+    def free_slots(self) -> tuple[int, ...]:
+        """Slots without a trial, lowest first."""
+        ...
+
+    def admit(self, slot: int, trial_number: int, spec: TrialSpec, resume_from: Path | None) -> int:
+        """Start ``spec`` in a free slot, or continue it from a checkpoint folder; return the steps done."""
+        ...
+
+    def train_step(self) -> tuple[StepMetrics, ...]:
+        """One step of every occupied slot."""
+        ...
+
+    def evaluate(self, slots: Sequence[int]) -> tuple[EvalMetrics, ...]:
+        """Judge ``slots`` on the select prompts; trains nothing and moves no random stream."""
+        ...
+
+    def save_checkpoint(self, slot: int, folder: Path) -> None:
+        """Write everything that continues the trial, atomically."""
+        ...
+
+    def save_adapter(self, slot: int, folder: Path) -> None:
+        """Write the slot's adapter alone (safetensors), atomically."""
+        ...
+
+    def evict(self, slot: int) -> None:
+        """Empty a slot."""
+        ...

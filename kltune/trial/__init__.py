@@ -1,0 +1,1 @@
+"""One point of the search: what it was, where it lives on disk, what it is worth."""

@@ -1,0 +1,129 @@
+"""A trial's folder: settings, metrics, samples and events in, the record on disk out.
+
+``trials/00007/{config.json, metrics.jsonl, evals.jsonl, samples.jsonl, events.jsonl,
+checkpoints/{last,best}/}``. Rows are only ever appended; a later attempt that repeats a
+step wins when read (kltune.trial.record).
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from kltune.metrics.jsonl import append_rows, write_json
+from kltune.metrics.names import check_names, trl_names
+from kltune.metrics.record import EvalMetrics, StepMetrics
+from kltune.metrics.rows import CONFIG, EVALS, EVENTS, SAMPLES, STEPS
+from kltune.spec.trial import BetaUnit, KLUnit, TrialSpec
+from kltune.trial.outcome import STATE_OF, TrialOutcome
+
+
+@dataclass(frozen=True, slots=True)
+class TrialFolder:
+    """Where one attempt of a trial writes."""
+
+    study_path: Path
+    trial_number: int
+    attempt: int
+    """1 for the first attempt of the trial."""
+
+    @property
+    def path(self) -> Path:
+        """The trial's folder, the same for every attempt."""
+        return self.study_path / "trials" / f"{self.trial_number:05d}"
+
+    @property
+    def last_checkpoint(self) -> Path:
+        """Folder from which the trial continues."""
+        return self.path / "checkpoints" / "last"
+
+    @property
+    def best_adapter(self) -> Path:
+        """Folder of the adapter at the best evaluation that respects the limit."""
+        return self.path / "checkpoints" / "best"
+
+    def write_config(
+        self,
+        setting: TrialSpec,
+        origin: str,
+        sigma_r: float | None,
+        kl_unit: KLUnit,
+        beta_unit: BetaUnit,
+    ) -> None:
+        """Write what this attempt runs; ``sigma_r`` is in units of the proxy."""
+        config = {
+            "trial": self.trial_number,
+            "attempt": self.attempt,
+            "origin": origin,
+            "setting": setting.model_dump(mode="json"),
+            "sigma_r": sigma_r,
+            "kl_unit": kl_unit,
+            "beta_unit": beta_unit,
+            "started_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
+        write_json(self.path / CONFIG, config)
+
+    def append_step(self, metrics: StepMetrics) -> None:
+        """Record one step; raises `ValueError` for a metric that is not registered."""
+        values = {
+            "kl/exact_token": metrics.kl_token,
+            "kl/exact_seq": metrics.kl_seq,
+            "train/proxy_mean": metrics.proxy,
+            "ctrl/beta": metrics.beta,
+            "tokens/step": metrics.tokens,
+            **metrics.values,
+        }
+        check_names(values)
+        row = {**self._head(metrics.step), **values, **trl_names(values)}
+        append_rows(self.path / STEPS, [row])
+
+    def append_eval(self, metrics: EvalMetrics) -> None:
+        """Record one evaluation and the samples that it kept."""
+        values = {
+            "eval/gold": metrics.gold,
+            "eval/gold_se": metrics.gold_se,
+            "eval/proxy": metrics.proxy,
+            "eval/proxy_se": metrics.proxy_se,
+            "eval/kl_token": metrics.kl_token,
+            "eval/kl_seq": metrics.kl_seq,
+            **metrics.values,
+        }
+        check_names(values)
+        head = self._head(metrics.step)
+        # Samples first: whoever sees the evaluation's row finds its samples too.
+        append_rows(self.path / SAMPLES, [{**head, **asdict(sample)} for sample in metrics.samples])
+        by_prompt = {
+            "gold_by_prompt": metrics.gold_by_prompt,
+            "proxy_by_prompt": metrics.proxy_by_prompt,
+        }
+        append_rows(self.path / EVALS, [{**head, **values, **by_prompt}])
+
+    def append_event(self, event: str, step: int, **fields: object) -> None:
+        """Record that something happened after ``step`` steps."""
+        append_rows(self.path / EVENTS, [{**self._head(step), "event": event, **fields}])
+
+    def append_outcome(self, outcome: TrialOutcome) -> None:
+        """Record the end of this attempt."""
+        reason = outcome.verdict.reason
+        self.append_event(
+            "ended",
+            outcome.steps_run,
+            reason=reason,
+            detail=outcome.verdict.detail,
+            state=STATE_OF[reason],
+            steps_run=outcome.steps_run,
+            value=outcome.value,
+            feasible=outcome.is_feasible,
+            constraint=outcome.constraint,
+            best_step=outcome.best_step,
+        )
+
+    def _head(self, step: int) -> dict[str, object]:
+        return {
+            "trial": self.trial_number,
+            "attempt": self.attempt,
+            "step": step,
+            "time": round(time.time(), 3),
+        }

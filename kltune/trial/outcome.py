@@ -1,0 +1,67 @@
+"""Why a trial ended, and what came out of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class StopReason(StrEnum):
+    """The one reason for which a trial ended (design.md §3, table of endings)."""
+
+    DONE = "done"
+    KL_LIMIT = "kl_limit"
+    WALL_CLOCK = "wall_clock"
+    DIVERGED = "diverged"
+    PRUNED = "pruned"
+    ERROR = "error"
+    OUT_OF_MEMORY = "out_of_memory"
+    INTERRUPTED = "interrupted"
+
+
+class TrialState(StrEnum):
+    """What a trial is now, in the words of Optuna."""
+
+    RUNNING = "running"
+    COMPLETE = "complete"
+    PRUNED = "pruned"
+    FAILED = "failed"
+    INTERRUPTED = "interrupted"
+
+
+STATE_OF: dict[StopReason, TrialState] = {
+    StopReason.DONE: TrialState.COMPLETE,
+    StopReason.KL_LIMIT: TrialState.COMPLETE,
+    StopReason.WALL_CLOCK: TrialState.COMPLETE,
+    StopReason.DIVERGED: TrialState.COMPLETE,
+    StopReason.PRUNED: TrialState.PRUNED,
+    StopReason.ERROR: TrialState.FAILED,
+    StopReason.OUT_OF_MEMORY: TrialState.FAILED,
+    StopReason.INTERRUPTED: TrialState.INTERRUPTED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A guard's decision and the numbers behind it: the same string in log, tag and report."""
+
+    reason: StopReason
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class TrialOutcome:
+    """The end of one attempt of a trial."""
+
+    trial_number: int
+    attempt: int
+    verdict: Verdict
+    steps_run: int
+    value: float | None
+    """What Optuna maximises; none where there is nothing to tell."""
+    is_feasible: bool | None
+    """Whether the objective's KL limit is respected; none where the trial was pruned or failed."""
+    constraint: float | None
+    """At most 0 when feasible (design.md §3); none where nothing is told."""
+    best_step: int | None
+    """Step of the checkpoint that the value belongs to."""

@@ -1,0 +1,105 @@
+"""A trial as it was recorded: a folder in, rows merged over attempts and the outcome out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kltune.errors import StudyError
+from kltune.metrics.jsonl import read_json, read_rows
+from kltune.metrics.rows import (
+    CONFIG,
+    EVALS,
+    EVENTS,
+    SAMPLES,
+    STEPS,
+    Row,
+    last_ending,
+    merge_attempts,
+)
+from kltune.spec.trial import TrialSpec
+from kltune.trial.outcome import StopReason, TrialOutcome, Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class TrialRecord:
+    """Everything that the folder of a trial says."""
+
+    number: int
+    attempt: int
+    """The latest attempt."""
+    origin: str
+    setting: TrialSpec
+    sigma_r: float | None
+    steps: list[Row]
+    """Rows of metrics.jsonl, one a step, in step order."""
+    evals: list[Row]
+    """Rows of evals.jsonl, one an evaluation, in step order."""
+    events: list[Row]
+    """All events of all attempts, as they were written."""
+    outcome: TrialOutcome | None
+    """How the latest attempt ended; none while it runs, or where its process died."""
+    folder: Path
+
+
+def read_trial(folder: Path) -> TrialRecord:
+    """Read one trial's folder.
+
+    Of a step that several attempts ran, the latest attempt's row counts. What an earlier
+    attempt did beyond the step from which a later one went on is left out: it belongs to
+    weights that no longer exist. Raises `StudyError` where there is no readable config.
+    """
+    config_path = folder / CONFIG
+    if not config_path.exists():
+        raise StudyError(f"{folder}: not a trial's folder ({CONFIG} is absent)")
+    config = read_json(config_path)
+    try:
+        setting = TrialSpec.model_validate(config["setting"])
+        number, attempt = int(config["trial"]), int(config["attempt"])
+        origin, sigma_r = str(config["origin"]), config["sigma_r"]
+    except (KeyError, TypeError, ValueError) as error:
+        raise StudyError(f"{config_path}: not a trial's config ({error})") from error
+    events = read_rows(folder / EVENTS)
+    return TrialRecord(
+        number=number,
+        attempt=attempt,
+        origin=origin,
+        setting=setting,
+        sigma_r=sigma_r,
+        steps=merge_attempts(read_rows(folder / STEPS), events),
+        evals=merge_attempts(read_rows(folder / EVALS), events),
+        events=events,
+        outcome=_outcome(number, attempt, events),
+        folder=folder,
+    )
+
+
+def read_trials(study_path: Path) -> list[TrialRecord]:
+    """Read every trial of a study, by number; a folder whose config was never written is no trial."""
+    records = [read_trial(path.parent) for path in study_path.glob(f"trials/*/{CONFIG}")]
+    return sorted(records, key=lambda record: record.number)
+
+
+def read_samples(folder: Path, step: int) -> list[Row]:
+    """Read the samples kept at ``step`` by the latest attempt that evaluated it; possibly none."""
+    rows = [row for row in read_rows(folder / SAMPLES) if row["step"] == step]
+    latest = max((row["attempt"] for row in rows), default=0)
+    return [row for row in rows if row["attempt"] == latest]
+
+
+def _outcome(number: int, attempt: int, events: Sequence[Mapping[str, Any]]) -> TrialOutcome | None:
+    last = last_ending(events, attempt)
+    if last is None:
+        return None
+    return TrialOutcome(
+        trial_number=number,
+        attempt=int(last["attempt"]),
+        verdict=Verdict(StopReason(last["reason"]), str(last["detail"])),
+        steps_run=int(last["steps_run"]),
+        value=last["value"],
+        is_feasible=last["feasible"],
+        constraint=last["constraint"],
+        best_step=last["best_step"],
+    )

@@ -1,0 +1,92 @@
+"""Numbers and settings in, short text for people out: every unit is named."""
+
+from __future__ import annotations
+
+import math
+
+from kltune.spec.trial import BetaUnit, ControllerKind, KLUnit, TrialSpec
+
+KL_UNIT: dict[KLUnit, str] = {KLUnit.TOKEN: "nats/token", KLUnit.SEQUENCE: "nats/sequence"}
+BETA_UNIT: dict[BetaUnit, str] = {
+    BetaUnit.REWARD: "reward per nat of sequence KL",
+    BetaUnit.NATIVE: "native coefficient",
+}
+MISSING = "–"
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """A number with ``digits`` significant digits; a dash where there is none."""
+    if value is None or not math.isfinite(value):
+        return MISSING
+    if value == 0:
+        return "0"
+    if 1e-3 <= abs(value) < 10**6:
+        decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+        return f"{value:,.{decimals}f}"
+    mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
+    if "." in mantissa:
+        mantissa = mantissa.rstrip("0").rstrip(".")
+    return f"{mantissa}e{int(exponent)}"
+
+
+def score(value: float | None, se: float | None = None) -> str:
+    """A gold or proxy score with two to three decimals, and its standard error where given."""
+    if value is None or not math.isfinite(value):
+        return MISSING
+    decimals = 3 if abs(value) < 10 else 1
+    if se is None or not math.isfinite(se):
+        return f"{value:.{decimals}f}"
+    return f"{value:.{decimals}f} ± {se:.{decimals}f}"
+
+
+def both_units(kl_token: float | None, kl_seq: float | None) -> str:
+    """A KL in nats per token and per sequence: the two always travel together."""
+    return f"{number(kl_token)} nats/token = {number(kl_seq)} nats/sequence"
+
+
+def duration(seconds: float | None) -> str:
+    """Seconds as ``42 s``, ``3 min 05 s`` or ``2 h 10 min``."""
+    if seconds is None or not math.isfinite(seconds):
+        return MISSING
+    if seconds < 60:
+        return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s"
+    return f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def setting_short(setting: TrialSpec, kl_unit: KLUnit) -> str:
+    """One setting on one line, e.g. ``k2-loss 0.12 → 0.05/token h 640``; beta is in the study's beta unit."""
+    if setting.beta == 0:
+        return "no KL (beta 0)"
+    penalty = "" if setting.penalty is None else setting.penalty.value
+    text = f"{penalty} {number(setting.beta)}"
+    if setting.controller is ControllerKind.PROPORTIONAL:
+        text += f" → {number(setting.target_kl)}/{kl_unit.value[:3]} h {number(setting.horizon)}"
+    return text
+
+
+def setting_long(setting: TrialSpec, beta_unit: BetaUnit, kl_unit: KLUnit) -> str:
+    """One setting in full, with units."""
+    if setting.beta == 0:
+        text = "beta = 0 (no KL penalty)"
+    else:
+        penalty = "" if setting.penalty is None else setting.penalty.value
+        text = f"{penalty}, beta {number(setting.beta)} {BETA_UNIT[beta_unit]}"
+        if setting.controller is ControllerKind.PROPORTIONAL:
+            text += (
+                f", proportional to target {number(setting.target_kl)} {KL_UNIT[kl_unit]}"
+                f" with horizon {number(setting.horizon)} sequences"
+            )
+        else:
+            text += ", fixed"
+    return f"{text}, learning rate {number(setting.learning_rate)}"
+
+
+def origin_words(origin: str) -> str:
+    """Where a setting came from, for people: a recipe's name, the beta = 0 arm, or who proposed it."""
+    kind, _, name = origin.partition(":")
+    if kind == "baseline" and name:
+        return f"recipe {name}"
+    return {"zero": "beta = 0 arm", "sobol": "Sobol point", "tpe": "model (TPE)"}.get(origin, origin)
