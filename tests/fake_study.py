@@ -12,6 +12,7 @@ from typing import Any
 
 from kltune.metrics.jsonl import write_json
 from kltune.metrics.record import EvalMetrics, EvalSample, StepMetrics
+from kltune.spec.load import resolved
 from kltune.spec.study import StudySpec
 from kltune.spec.trial import ControllerKind, KLUnit, Penalty, TrialSpec
 from kltune.trainer.controller import next_beta
@@ -26,7 +27,13 @@ SPEC: dict[str, Any] = {
     "name": "kitchen",
     "task": "kitchen",
     "model": {"base": "builtin:kitchen"},
-    "trainer": {"steps": 80, "prompts": 8, "group_size": 8, "max_new_tokens": 32, "learning_rate": 1e-3},
+    "trainer": {
+        "steps": 80,
+        "prompts": 8,
+        "group_size": 8,
+        "max_new_tokens": 32,
+        "learning_rate": 1e-3,
+    },
     "search": {
         "beta": {"log": [1e-3, 1], "zero": True},
         "penalty": {"choice": ["k1-reward", "k2-loss", "k3-loss"]},
@@ -118,7 +125,7 @@ def write_study(folder: Path, trials: Sequence[FakeTrial], **spec: Any) -> Path:
     """Write the files that the rest of a study would, then each trial."""
     study = StudySpec.model_validate({**SPEC, **spec})
     folder.mkdir(parents=True, exist_ok=True)
-    write_json(folder / "resolved.json", study.model_dump(mode="json", by_alias=True))
+    write_json(folder / "resolved.json", resolved(study))
     (folder / "spec.yaml").write_text("# the spec, verbatim\nname: kitchen\n", encoding="utf-8")
     env = {
         "created_at": "2026-01-05T10:00:00+00:00",
@@ -148,7 +155,7 @@ def write_trial(study_path: Path, number: int, fake: FakeTrial, study: StudySpec
     outcome_steps, reason, detail = fake.steps, fake.reason, fake.detail
     for step in range(fake.steps + 1):
         if step > 0:
-            speed = 0.13 * (fake.setting.learning_rate / 1e-3)
+            speed = 0.09 * (fake.setting.learning_rate / 1e-3)
             kl_seq = max(0.01, kl_seq + speed * rng.uniform(0.8, 1.2) - 0.35 * beta * kl_seq)
             folder.append_step(_step(number, step, kl_seq, beta, fake, rng))
             kl = kl_seq / TOKENS if study.kl_unit is KLUnit.TOKEN else kl_seq
@@ -177,7 +184,9 @@ def _step(
     values = {
         "train/loss": 0.001 * step,
         "train/loss_kl": loss_kl,
-        "ctrl/coefficient": beta / SIGMA_R if fake.setting.penalty is not Penalty.K1_REWARD else beta,
+        "ctrl/coefficient": beta / SIGMA_R
+        if fake.setting.penalty is not Penalty.K1_REWARD
+        else beta,
     }
     proxy = 1.9 * (1 - math.exp(-kl_seq / 7)) + rng.gauss(0, 0.05)
     tokens = int(64 * TOKENS)
@@ -188,7 +197,9 @@ def _evaluation(
     number: int, step: int, kl_seq: float, fake: FakeTrial, rng: random.Random, index: int
 ) -> EvalMetrics:
     root = math.sqrt(kl_seq)
-    mean = 0.23 + 0.62 * root - 0.27 * kl_seq if fake.gold is None else fake.gold[index]
+    beta = fake.setting.beta
+    skill = 0.5 + (0.25 * math.exp(-(math.log10(beta / 0.1) ** 2)) if beta > 0 else 0.0)
+    mean = 0.23 + skill * root - 0.19 * kl_seq if fake.gold is None else fake.gold[index]
     shared = random.Random(5)  # prompts are harder or easier for every trial alike
     gold = [mean + shared.gauss(0, 0.3) + rng.gauss(0, fake.noise) for _ in range(NUM_PROMPTS)]
     if fake.gold is not None:
@@ -262,5 +273,3 @@ def _spread_times(folder: Path, number: int) -> None:
             row["time"] = 1_767_600_000 + 20.0 * number + 0.24 * row["step"]
         text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in lines)
         path.write_text(text, encoding="utf-8", errors="surrogatepass")
-
-

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 import torch
 from accelerate import Accelerator
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
 from kltune.metrics.record import RewardScale
 from kltune.spec.model import ModelSpec
 from kltune.spec.study import EvaluateSpec
@@ -18,8 +21,6 @@ from kltune.trainer.data import EncodedPrompts, TaskData, encode_all
 from kltune.trainer.encode import PromptEncoder
 from kltune.trainer.model import LoadedModel, freeze
 from kltune.trainer.parts import BankSettings
-from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 MODEL = ModelSpec(base="builtin:tiny", rank=4)
 

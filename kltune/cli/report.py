@@ -15,11 +15,11 @@ def command(
     as_json: Annotated[bool, typer.Option("--json", help="Print report.json on stdout.")] = False,
 ) -> None:
     """Write the report of STUDY from its record: HTML, Markdown and JSON."""
-    from kltune.report.page import write_report
+    from kltune.report.build import build_report
 
-    written = write_report(study)
+    paths = build_report(study)
     if as_json:
-        typer.echo((study / "report.json").read_text(encoding="utf-8"), nl=False)
+        typer.echo(paths.json.read_text(encoding="utf-8").rstrip("\n"))
         return
-    for path in written:
+    for path in (paths.html, paths.markdown, paths.json):
         typer.echo(str(path))

@@ -59,7 +59,8 @@ def command(
     Exit code: 0 done, 2 bad spec or flag (nothing started), 3 no feasible trial, 75 terminated
     and 130 interrupted (both resumable), 1 error, 5 this machine can't.
     """
-    from kltune.launch.sweep import SweepRequest, run_sweep
+    from kltune.launch.request import SweepRequest
+    from kltune.launch.sweep import run_sweep
 
     request = SweepRequest(
         spec_path=spec,

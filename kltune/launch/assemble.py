@@ -63,8 +63,12 @@ def find_inputs(spec: LoadedSpec) -> Inputs:
     return Inputs(task, resolve_model(model.base, model.gguf_file, look_up))
 
 
-def load_ground(spec: StudySpec, inputs: Inputs, study_path: Path) -> Ground:
+def load_ground(
+    spec: StudySpec, inputs: Inputs, study_path: Path, stand_in: Scorer | None = None
+) -> Ground:
     """Load the base, encode the prompts and get the proxy ready (learning it where the spec says so).
+
+    ``stand_in`` takes the place of the proxy, for a run that only measures time.
 
     Raises:
         SpecError: a prompt that is too long, a model that can't be trained.
@@ -75,7 +79,8 @@ def load_ground(spec: StudySpec, inputs: Inputs, study_path: Path) -> Ground:
     splits = inputs.task.splits
     train, select = encode_all(encoder, splits.train), encode_all(encoder, splits.select)
     encode = _remembering(encoder, train, select)
-    proxy = ready_proxy(inputs.task, loaded, train, encode, trainer, (study_path, spec.seed))
+    place = (study_path, spec.seed)
+    proxy = stand_in or ready_proxy(inputs.task, loaded, train, encode, trainer, place)
     return Ground(loaded, TaskData(train, select, proxy, inputs.task.gold))
 
 
@@ -101,24 +106,39 @@ def _remembering(encoder: PromptEncoder, *known: EncodedPrompts):  # noqa: ANN20
     return encode
 
 
-def reference_scale(ground: Ground, spec: StudySpec, study_path: Path) -> RewardScale:
-    """sigma_R, measured once per study and kept in reference.json.
+def reference_scale(
+    ground: Ground, spec: StudySpec, study_path: Path, *, keep: bool = True
+) -> RewardScale:
+    """sigma_R, measured once per study and kept in reference.json (unless ``keep`` is false).
 
     Raises:
         SpecError: the proxy does not vary under the reference, so there is nothing to learn from.
     """
     path = study_path / "reference.json"
     if path.is_file():
-        kept = read_json(path)
-        return RewardScale(**{k: v for k, v in kept.items() if k != "schema"})
-    scale = measure_scale(ground.loaded, ground.data.train, ground.data.proxy, spec.trainer, spec.seed)
+        return _read_scale(path)
+    scale = measure_scale(
+        ground.loaded, ground.data.train, ground.data.proxy, spec.trainer, spec.seed
+    )
     if scale.sigma <= 0:
         raise SpecError(
             "task.proxy: gives every completion of a prompt the same score under the reference "
             f"(sigma_R = 0 over {scale.num_groups} groups), so no policy gradient could ever arise"
         )
-    write_json(path, {"schema": 1, **asdict(scale)})
+    if keep:
+        facts = asdict(scale)
+        write_json(path, {"schema": 1, "sigma_r": facts.pop("sigma"), **facts})
     return scale
+
+
+def _read_scale(path: Path) -> RewardScale:
+    kept = read_json(path)
+    return RewardScale(
+        sigma=kept["sigma_r"],
+        mean=kept["mean"],
+        num_groups=kept["num_groups"],
+        mean_tokens=kept["mean_tokens"],
+    )
 
 
 def build_bank(ground: Ground, spec: StudySpec, scale: RewardScale) -> Bank:

@@ -69,7 +69,7 @@ def learn(
     comparisons = labelled(pairs, labels)
     settings = FitSettings(
         steps=spec.steps,
-        batch_size=min(64, len(comparisons)),
+        batch_size=min(spec.batch, len(comparisons)),
         learning_rate=spec.learning_rate,
         layers=spec.layers,
     )

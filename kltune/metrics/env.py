@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -22,9 +22,15 @@ _PACKAGES = ("torch", "transformers", "accelerate", "optuna", "mlflow", "numpy",
 _GIB = 2**30
 
 
-def write_env(study_path: Path, device: Mapping[str, str]) -> None:
-    """Write ``env.json``; ``device`` is what the trainer says about its device, in words."""
-    write_json(study_path / "env.json", environment(device))
+def write_env(study_path: Path, device: Mapping[str, str], command: Sequence[str] = ()) -> None:
+    """Write ``env.json``; ``device`` is what the trainer says about its device, in words.
+
+    ``command``: the words that started the study, so that they can be typed again.
+    """
+    facts = environment(device)
+    home = str(Path.home())
+    words = [word.replace(home, "~") for word in command]
+    write_json(study_path / "env.json", {**facts, **({"command": words} if words else {})})
 
 
 def environment(device: Mapping[str, str]) -> dict[str, object]:

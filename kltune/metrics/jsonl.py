@@ -38,7 +38,8 @@ def append_rows(path: Path, rows: Iterable[Mapping[str, object]]) -> None:
             file.seek(-1, os.SEEK_END)
             if file.read(1) != b"\n":
                 text = "\n" + text
-        file.write(text.encode())
+        # A lone surrogate (half an emoji in a user's file) becomes its JSON escape.
+        file.write(text.encode(errors="backslashreplace"))
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:

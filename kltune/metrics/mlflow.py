@@ -8,6 +8,7 @@ fluent call, no active run, no global tracking address. Every failure is one of 
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -31,11 +32,16 @@ _DEFAULTS = {
     # What goes wrong is reported once, by the mirror, without credentials.
     "MLFLOW_LOGGING_LEVEL": "CRITICAL",
 }
+_FORCED = {
+    # MLflow prints the address, credentials included, to stdout, which is for results.
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+}
 _REFUSED = range(400, 500)
 _TEMPORARY = (401, 403, 408, 409, 425, 429)
 """Of the above, those that a person or time puts right."""
 _METRICS_PER_BATCH = 1000
 _PARAMS_PER_BATCH = 100
+_DIGEST_CHARS = 36
 _SYSTEM_INTERVAL_S = 10
 
 
@@ -59,6 +65,7 @@ class Store:
         """Import MLflow and connect; creates the schema of a new database, one process at a time."""
         for name, value in _DEFAULTS.items():
             os.environ.setdefault(name, value)
+        os.environ.update(_FORCED)
         from mlflow.tracking.client import MlflowClient
 
         with _translated(), _one_process(tracker.sqlite_path):
@@ -83,10 +90,12 @@ class Store:
             )
         return found.experiment_id
 
-    def create_run(self, experiment_id: str, name: str, tags: Mapping[str, str]) -> str:
-        """Create a run; return its id."""
+    def create_run(
+        self, experiment_id: str, name: str, tags: Mapping[str, str], start_ms: int
+    ) -> str:
+        """Create a run that began at ``start_ms`` (Unix time); return its id."""
         with _translated():
-            run = self._client.create_run(experiment_id, tags=dict(tags), run_name=name)
+            run = self._client.create_run(experiment_id, start_ms, dict(tags), name)
         return run.info.run_id
 
     def find_run(self, experiment_id: str, tag: str, value: str) -> str | None:
@@ -153,10 +162,10 @@ class Store:
             DatasetInput(
                 Dataset(
                     name=f"{facts.name}/{facts.role}",
-                    digest=facts.digest,
+                    digest=facts.digest[:_DIGEST_CHARS],
                     source_type="kltune",
-                    source=f'{{"source": "{facts.source}"}}',
-                    profile=f'{{"num_prompts": {facts.num_prompts}}}',
+                    source=json.dumps({"source": facts.source}),
+                    profile=json.dumps({"num_prompts": facts.num_prompts}),
                 ),
                 [InputTag("mlflow.data.context", facts.role)],
             )

@@ -57,7 +57,7 @@ _STEP: tuple[tuple[str, str, str, str | None], ...] = (
     (
         "kl/sampler_token",
         _NAT_TOKEN,
-        "Distance of the generator's log-probs from the trainer's on the same weights; only numerics",
+        "Generator's minus trainer's log-prob on the same weights, mean over tokens; only numerics",
         None,
     ),
     ("train/proxy_mean", _PROXY, "Mean proxy of the rollout, before any KL is paid", "reward"),

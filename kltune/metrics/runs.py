@@ -89,7 +89,7 @@ class Runs:
             side["run_id"] = store.find_run(experiment_id, "kltune.study_key", side["key"])
         if not side["run_id"]:
             tags = {"kltune.study_key": side["key"], "kltune.version": kltune.__version__}
-            side["run_id"] = store.create_run(experiment_id, name, tags)
+            side["run_id"] = store.create_run(experiment_id, name, tags, _now_ms())
         write_json(path, side)
         runs = cls(study_path, store, experiment_id, side["key"], side["run_id"])
         runs._describe(params, datasets)
@@ -121,11 +121,12 @@ class Runs:
         if not (folder / CONFIG).exists():
             return
         config = read_json(folder / CONFIG)
-        side = self._open_child(folder, config)
         # Events before rows: what an "ended" promises to be there is then read after it.
         events = read_rows(folder / EVENTS)
+        side = self._open_child(folder, config, _first_ms(events))
         self._send_params(side, config)
         self._send_rows(folder, side, events)
+        self._send_samples(folder, side)
         ending = last_ending(events, int(config["attempt"]))
         if ending is None and len(events) == dead_events:
             ending = {**_DIED, "time": time.time()}
@@ -146,12 +147,13 @@ class Runs:
             self._offer("datasets", self.store.log_datasets, self.parent_id, datasets)
         self.watch()
 
-    def _open_child(self, folder: Path, config: Mapping[str, Any]) -> dict[str, Any]:
+    def _open_child(self, folder: Path, config: Mapping[str, Any], start_ms: int) -> dict[str, Any]:
         path = folder / SIDECAR
         side = read_json(path) if path.exists() else {}
         trial_key = f"{self.key}/{config['trial']}"
         if side.get("study_key") != self.key:
-            side = {"study_key": self.key, "run_id": None, "offsets": {}, "last": {}, "tables": []}
+            side = {"study_key": self.key, "run_id": None, "offsets": {}, "last": {}}
+            side |= {"samples_due": [], "tables": []}
             write_json(path, side)
         elif not side["run_id"]:
             side["run_id"] = self.store.find_run(self.experiment_id, "kltune.trial_key", trial_key)
@@ -163,7 +165,7 @@ class Runs:
                 **state_tags(None),
             }
             name = f"trial {config['trial']}"
-            side["run_id"] = self.store.create_run(self.experiment_id, name, tags)
+            side["run_id"] = self.store.create_run(self.experiment_id, name, tags, start_ms)
             side["state"] = ["running", config["attempt"]]
             write_json(path, side)
         return side
@@ -191,7 +193,7 @@ class Runs:
     def _send_rows(
         self, folder: Path, side: dict[str, Any], events: Sequence[Mapping[str, Any]]
     ) -> None:
-        """Send new steps and evaluations as one batch of metrics, and each evaluation's samples."""
+        """Send new steps and evaluations as one batch of metrics."""
         offsets, last = dict(side["offsets"]), dict(side["last"])
         merged: dict[str, list[Row]] = {}
         for name in (EVALS, STEPS):
@@ -200,27 +202,25 @@ class Runs:
             merged[name] = merge_attempts(fresh, events)
             last[name] = max((row["step"] for row in merged[name]), default=last.get(name, -1))
         batch = [*merged[STEPS], *merged[EVALS]]
-        if batch:
-            self._warn_refused(folder, self.store.log_points(side["run_id"], points(batch)))
-        if merged[EVALS]:
-            self._send_samples(folder, side, merged[EVALS])
+        if not batch:
+            return
+        self._warn_refused(folder, self.store.log_points(side["run_id"], points(batch)))
         side["offsets"], side["last"] = offsets, last
+        side["samples_due"] += [[row["step"], row["attempt"]] for row in merged[EVALS]]
+        # Noted at once: an outage from here on must not send the same points again.
+        write_json(folder / SIDECAR, side)
 
-    def _send_samples(self, folder: Path, side: dict[str, Any], evals: Sequence[Row]) -> None:
-        samples = read_rows(folder / SAMPLES)
-        tables: list[str] = []
-        for row in evals:
-            head = (row["step"], row["attempt"])
-            kept = [sample for sample in samples if (sample["step"], sample["attempt"]) == head]
+    def _send_samples(self, folder: Path, side: dict[str, Any]) -> None:
+        samples = read_rows(folder / SAMPLES) if side["samples_due"] else []
+        while side["samples_due"]:
+            due = side["samples_due"][0]
+            kept = [sample for sample in samples if [sample["step"], sample["attempt"]] == due]
             if kept:
-                tables.append(f"samples/step_{row['step']:05d}.json")
+                name = f"samples/step_{due[0]:05d}.json"
                 table = sample_table(kept)
-                self._offer("artifacts", self.store.log_text, side["run_id"], table, tables[-1])
-        if tables:
-            side["tables"] = [*(t for t in side["tables"] if t not in tables), *tables]
-            shown = [{"path": name, "type": "table"} for name in side["tables"][-_TABLES_SHOWN:]]
-            tag = {"mlflow.loggedArtifacts": json.dumps(shown)}
-            self._offer("tags", self.store.set_tags, side["run_id"], tag)
+                self._offer("artifacts", self.store.log_text, side["run_id"], table, name)
+                side["tables"] = [*(t for t in side["tables"] if t != name), name]
+            del side["samples_due"][0]
 
     def _send_state(
         self, side: dict[str, Any], config: Mapping[str, Any], ending: Mapping[str, Any] | None
@@ -228,7 +228,9 @@ class Runs:
         state = "running" if ending is None else str(ending["state"])
         if side.get("state") == [state, config["attempt"]]:
             return
-        tags = {**trial_tags(config), **state_tags(ending)}
+        shown = [{"path": name, "type": "table"} for name in side["tables"][-_TABLES_SHOWN:]]
+        tables = {"mlflow.loggedArtifacts": json.dumps(shown)} if shown else {}
+        tags = {**trial_tags(config), **state_tags(ending), **tables}
         self._offer("tags", self.store.set_tags, side["run_id"], tags)
         if ending is None:
             self._offer("state", self.store.set_running, side["run_id"])
@@ -258,6 +260,11 @@ class Runs:
         if self.stop_watching is not None:
             self.stop_watching()
             self.stop_watching = None
+
+
+def _first_ms(events: Sequence[Mapping[str, Any]]) -> int:
+    """When a trial began, which may be long before its run is created."""
+    return int(events[0]["time"] * 1000) if events else _now_ms()
 
 
 def _now_ms() -> int:

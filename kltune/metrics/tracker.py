@@ -58,7 +58,8 @@ class Tracker:
     def sqlite_path(self) -> Path | None:
         """The database file of a sqlite tracker."""
         is_sqlite = self.uri.startswith("sqlite:///")
-        return Path(self.uri.removeprefix("sqlite:///")) if is_sqlite else None
+        path = self.uri.removeprefix("sqlite:///").partition("?")[0]
+        return Path(path) if is_sqlite and path else None
 
 
 def resolve_tracker(study_path: Path, wanted: str | None, environ: Mapping[str, str]) -> Tracker:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -38,13 +38,13 @@ class Recipe:
     feed_forward: int = 256
     layers: int = 3
     heads: int = 4
-    sft_steps: int = 1500
+    sft_steps: int = 800
     sft_batch: int = 96
     sft_learning_rate: float = 2e-3
     comparisons: int = 3000
     """Pairs sampled from the base on train prompts; ties are dropped from them."""
     label_noise: float = 0.2
-    reward: FitSettings = field(default_factory=lambda: FitSettings(steps=300))
+    reward: FitSettings = field(default_factory=lambda: FitSettings(steps=150, batch_size=128))
 
 
 RECIPE: Final = Recipe()
@@ -75,14 +75,12 @@ def build_tokenizer() -> PreTrainedTokenizerFast:
         eos_token=_EOS,
         unk_token=_UNKNOWN,
         padding_side="left",
-        model_max_length=64,
+        model_max_length=128,
         clean_up_tokenization_spaces=False,
     )
 
 
-def train_base(
-    tokenizer: PreTrainedTokenizerFast, recipe: Recipe, seed: int
-) -> LlamaForCausalLM:
+def train_base(tokenizer: PreTrainedTokenizerFast, recipe: Recipe, seed: int) -> LlamaForCausalLM:
     """Fine-tune a fresh Llama on answers of the grammar about all foods, of every split.
 
     The base has read about all foods; what no split shares is the food that RL was rewarded on.
@@ -148,7 +146,9 @@ def sample(
     for start in range(0, len(prompts), batch_size):
         part = prompts[start : start + batch_size]
         encoded = tokenizer([p.text for p in part], padding=True, return_tensors="pt")
-        tokens = model.generate(
+        # Its stub demands a protocol that its own model classes don't meet.
+        generate: Callable[..., Tensor] = model.generate  # pyright: ignore[reportAttributeAccessIssue]
+        tokens = generate(
             input_ids=encoded.input_ids,
             attention_mask=encoded.attention_mask,
             do_sample=True,
@@ -163,40 +163,49 @@ def sample(
 
 
 def _to_sample(tokenizer: PreTrainedTokenizerFast, prompt: Prompt, row: list[int]) -> Sample:
-    ended = tokenizer.eos_token_id in row
-    valid = row[: row.index(tokenizer.eos_token_id) + 1] if ended else row
-    text = tokenizer.decode(valid, skip_special_tokens=True)
+    _, eos = _special_ids(tokenizer)
+    ended = eos in row
+    valid = row[: row.index(eos) + 1] if ended else row
+    text = str(tokenizer.decode(valid, skip_special_tokens=True))
     return Sample(prompt=prompt, text=text, token_ids=tuple(valid), ended=ended)
 
 
 def _config(tokenizer: PreTrainedTokenizerFast, recipe: Recipe) -> LlamaConfig:
+    pad, eos = _special_ids(tokenizer)
     return LlamaConfig(
         vocab_size=len(tokenizer),
         hidden_size=recipe.hidden,
         intermediate_size=recipe.feed_forward,
         num_hidden_layers=recipe.layers,
         num_attention_heads=recipe.heads,
-        max_position_embeddings=64,
+        max_position_embeddings=128,
         tie_word_embeddings=True,
         initializer_range=0.05,
-        pad_token_id=tokenizer.pad_token_id,
-        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=pad,
+        eos_token_id=eos,
         bos_token_id=None,
     )
+
+
+def _special_ids(tokenizer: PreTrainedTokenizerFast) -> tuple[int, int]:
+    """Ids of the padding and the end token."""
+    vocabulary = tokenizer.get_vocab()
+    return vocabulary[_PAD], vocabulary[_EOS]
 
 
 def _sft_batch(
     tokenizer: PreTrainedTokenizerFast, rng: random.Random, size: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Ids, attention mask and labels, padded to the right (no generation happens here)."""
+    pad, eos = _special_ids(tokenizer)
     rows: list[tuple[list[int], int]] = []
     for _ in range(size):
         food = rng.choice(FOODS)
         prompt = tokenizer(grammar.question(food, rng.randrange(len(grammar.QUESTIONS)))).input_ids
-        completion = tokenizer(grammar.answer(food, rng)).input_ids + [tokenizer.eos_token_id]
+        completion = [*tokenizer(grammar.answer(food, rng)).input_ids, eos]
         rows.append((prompt + completion[: task.MAX_NEW_TOKENS], len(prompt)))
     width = max(len(ids) for ids, _ in rows)
-    ids_BT = torch.tensor([ids + [tokenizer.pad_token_id] * (width - len(ids)) for ids, _ in rows])
+    ids_BT = torch.tensor([ids + [pad] * (width - len(ids)) for ids, _ in rows])
     mask_BT = torch.tensor([[1] * len(ids) + [0] * (width - len(ids)) for ids, _ in rows])
     labels_BT = ids_BT.where(mask_BT.bool(), _IGNORED)
     for row, (_, prompt_length) in enumerate(rows):

@@ -41,6 +41,8 @@ class Grid:
     marked: frozenset[int] = frozenset()
     numeric: frozenset[int] = frozenset()
     """Columns set flush right."""
+    kind: str = ""
+    """Class of the table in the page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,16 +66,16 @@ class Card:
     """One completion of a model with its numbers."""
 
     title: str
-    prompt: str
     completion: str
     numbers: str
 
 
 @dataclass(frozen=True, slots=True)
 class Cards:
-    """Completions side by side."""
+    """Completions of one prompt side by side."""
 
     title: str
+    prompt: str
     cards: tuple[Card, ...]
 
 

@@ -6,8 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kltune.report.canvas import PAPER, drawing
 from kltune.report.document import Figure
-from kltune.report.figures import BEST, colour_map, drawing
+from kltune.report.figures import BEST, colour_map
 from kltune.report.rows import TrialRow
 from kltune.spec.trial import KLUnit
 from kltune.trial.words import number
@@ -17,7 +18,9 @@ _UNIT = {"horizon": "sequences"}
 _NONE = "none"
 
 
-def parallel_coordinates(rows: Sequence[TrialRow], best: TrialRow | None, unit: KLUnit) -> Figure | None:
+def parallel_coordinates(
+    rows: Sequence[TrialRow], best: TrialRow | None, unit: KLUnit
+) -> Figure | None:
     """One line a trial over the settings that differ; none where fewer than two trials have a value."""
     judged = [row for row in rows if row.value is not None and math.isfinite(row.value)]
     names = [name for name in _settings(judged) if len({_settings_of(r)[name] for r in judged}) > 1]
@@ -42,13 +45,14 @@ def parallel_coordinates(rows: Sequence[TrialRow], best: TrialRow | None, unit: 
                 alpha=1.0 if is_best else 0.8,
                 ls="-" if row.is_feasible else ":",
             )
+        box = {"facecolor": PAPER, "edgecolor": "none", "alpha": 0.8, "pad": 1.2}
         for place, column in enumerate(columns):
             axes.axvline(place, color="0.5", lw=0.8)
             for height, label in column.ticks:
-                axes.text(place, height, f" {label}", va="center", fontsize=8)
+                axes.text(place + 0.03, height, label, va="center", fontsize=8, bbox=box, zorder=5)
         axes.set_xticks(range(len(columns)), [_title(c.name, unit) for c in columns])
         axes.set_yticks([])
-        axes.set_xlim(-0.1, len(columns) - 0.5)
+        axes.set_xlim(-0.1, len(columns) - 0.6)
         axes.tick_params(length=0)
         for side in axes.spines.values():
             side.set_visible(False)

@@ -26,7 +26,7 @@ class Recommendation:
 
     best: TrialRow
     highest: TrialRow
-    """The trial with the highest told value; differs from ``best`` where a tie was broken."""
+    """The trial with the highest told value; differs from best where a tie was broken."""
     tied: tuple[TrialRow, ...]
     """Other candidates whose value can't be told apart from the highest one's."""
     plateau: Plateau
@@ -102,8 +102,12 @@ def _no_answer(study: StudyRows) -> NoAnswer:
     ended = [t for t in study.trials if t.outcome is not None]
     if not ended:
         started = len(study.trials)
-        reason = f"No trial has ended yet ({started} started)." if started else "No trial has started yet."
-        return NoAnswer(reason, ("Run `kltune sweep` again to go on.",), is_final=False)
+        reason = (
+            f"No trial has ended yet ({started} started)."
+            if started
+            else "No trial has started yet."
+        )
+        return NoAnswer(reason, ("Run the same kltune sweep again to go on.",), is_final=False)
     complete = study.of_state(TrialState.COMPLETE)
     is_final = len(study.trials) >= study.spec.budget.trials and len(ended) == len(study.trials)
     if complete:
@@ -124,12 +128,12 @@ def _no_answer(study: StudyRows) -> NoAnswer:
     if interrupted:
         return NoAnswer(
             f"No complete trial: {len(interrupted)} of {len(study.trials)} were interrupted.",
-            ("Run the same `kltune sweep` again: they go on from their checkpoints.",),
+            ("Run the same kltune sweep again: they go on from their checkpoints.",),
             is_final=False,
         )
     return NoAnswer(
         f"No complete trial: all {len(ended)} that ended were pruned against their peers.",
-        ("Raise `pruning.warmup` or `pruning.peers`, or set `pruning: {enabled: false}`.",),
+        ("Raise pruning.warmup or pruning.peers, or set pruning: {enabled: false}.",),
         is_final,
     )
 
@@ -145,18 +149,20 @@ def _limit_advice(study: StudyRows, complete: tuple[TrialRow, ...]) -> tuple[str
         if c.step > 0 and math.isfinite(c.kl(unit))
     ]
     if limit is None or not reached:
-        return ("All complete trials diverged before their first evaluation: lower `trainer.learning_rate`.",)
+        return (
+            "All complete trials diverged before their first evaluation: lower trainer.learning_rate.",
+        )
     lowest, row, checkpoint = min(reached, key=lambda entry: entry[0])
     advice = [
         f"The lowest KL at an evaluation after step 0 was {lowest:.3g} {words} (trial {row.number}, step "
         f"{checkpoint.step}, beta {row.setting.beta:.3g}); the limit is {limit:.3g} {words}."
     ]
-    if checkpoint.step == study.spec.evaluate.every:
+    if checkpoint.step == min(c.step for c in row.checkpoints if c.step > 0):
         advice.append(
-            "It was passed before the first evaluation: lower `evaluate.every` or the learning rate "
+            "It was passed before the first evaluation: lower evaluate.every or the learning rate "
             f"({row.setting.learning_rate:.3g} in that trial)."
         )
     top = max(t.setting.beta for t in complete)
-    advice.append(f"Move the range of `search.beta` up (largest beta tried: {top:.3g}).")
-    advice.append("Or raise `objective.kl_limit` and `guards.kl.limit` if that much KL is acceptable.")
+    advice.append(f"Move the range of search.beta up (largest beta tried: {top:.3g}).")
+    advice.append("Or raise objective.kl_limit and guards.kl.limit if that much KL is acceptable.")
     return tuple(advice)

@@ -13,6 +13,7 @@ from typing import Any
 
 from kltune.errors import StudyError
 from kltune.metrics.jsonl import read_json
+from kltune.spec.load import from_resolved
 from kltune.spec.study import ObjectiveSpec, StudySpec
 from kltune.spec.trial import KLUnit, TrialSpec
 from kltune.trial.objective import judge_trial, point_of_row
@@ -120,7 +121,11 @@ class TrialRow:
     @property
     def is_candidate(self) -> bool:
         """Whether it may be recommended: it ran its course or was stopped by a guard, within the limit."""
-        return self.state is TrialState.COMPLETE and self.is_feasible is True and self.value is not None
+        return (
+            self.state is TrialState.COMPLETE
+            and self.is_feasible is True
+            and self.value is not None
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +158,7 @@ def read_study(study_path: Path) -> StudyRows:
     """
     if not (study_path / "resolved.json").is_file():
         raise StudyError(f"{study_path}: not a study folder (no resolved.json in it)")
-    spec = read_spec(study_path)
+    spec = from_resolved(read_json(study_path / "resolved.json"))
     rows = tuple(
         trial_row(record, spec.objective, spec.kl_unit) for record in read_trials(study_path)
     )
@@ -165,13 +170,6 @@ def read_study(study_path: Path) -> StudyRows:
         timing=_optional(study_path / "timing.json"),
         trials=rows,
     )
-
-
-def read_spec(study_path: Path) -> StudySpec:
-    """The resolved spec of a study."""
-    raw = read_json(study_path / "resolved.json")
-    fields = raw.get("spec", {k: v for k, v in raw.items() if k not in ("schema", "non_finite")})
-    return StudySpec.model_validate(fields)
 
 
 def trial_row(record: TrialRecord, objective: ObjectiveSpec, unit: KLUnit) -> TrialRow:
@@ -210,7 +208,9 @@ def _checkpoint(row: Mapping[str, Any]) -> Checkpoint:
         proxy_se=_float(row, "eval/proxy_se"),
         kl_token=_float(row, "eval/kl_token"),
         kl_seq=_float(row, "eval/kl_seq"),
-        gold_by_prompt=tuple(NAN if g is None else float(g) for g in row.get("gold_by_prompt") or ()),
+        gold_by_prompt=tuple(
+            NAN if g is None else float(g) for g in row.get("gold_by_prompt") or ()
+        ),
     )
 
 

@@ -13,7 +13,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 import torch
 import torch.nn.functional as F
@@ -93,7 +93,9 @@ class LearnedReward:
         """Score ``samples``, each independent of its neighbours in the batch."""
         if self.encode_prompt is None:
             raise SpecError("a learned reward needs encode_prompt before it can score samples")
-        return self.score_tokens([self.encode_prompt(s.prompt) + list(s.token_ids) for s in samples])
+        return self.score_tokens(
+            [self.encode_prompt(s.prompt) + list(s.token_ids) for s in samples]
+        )
 
     @torch.no_grad()
     def score_tokens(self, sequences: Sequence[Sequence[int]]) -> list[float]:
@@ -139,7 +141,9 @@ def fit_learned_reward(
     ``label_noise`` is recorded, not applied: labels come noisy from ``noisy_labels``.
     """
     if len(comparisons) < 2:
-        raise SpecError(f"a learned reward needs at least 2 untied comparisons, got {len(comparisons)}")
+        raise SpecError(
+            f"a learned reward needs at least 2 untied comparisons, got {len(comparisons)}"
+        )
     num_held_out = max(1, round(settings.held_out * len(comparisons)))
     held_out, training = comparisons[:num_held_out], comparisons[num_held_out:]
     trunk = copy_trunk(base_model, settings.layers)
@@ -157,20 +161,23 @@ def fit_learned_reward(
 
 def copy_trunk(base_model: PreTrainedModel, layers: int | None) -> PreTrainedModel:
     """Copy the body of ``base_model`` to fp32, cut after ``layers`` layers."""
-    trunk = copy.deepcopy(base_model.base_model).float().requires_grad_(True)
+    body = cast(PreTrainedModel, base_model.base_model)
+    trunk = copy.deepcopy(body).float().requires_grad_(True)
     if layers is None:
         return trunk
     config = trunk.config.get_text_config()
     if not 1 <= layers <= config.num_hidden_layers:
         raise SpecError(f"layers must be 1 to {config.num_hidden_layers}, got {layers}")
-    trunk.layers = trunk.layers[:layers]
+    trunk.layers = cast(nn.ModuleList, trunk.layers)[:layers]
     config.num_hidden_layers = layers
     if getattr(config, "layer_types", None) is not None:
         config.layer_types = config.layer_types[:layers]
     return trunk
 
 
-def raw_scores(trunk: PreTrainedModel, head: nn.Linear, sequences: Sequence[Sequence[int]]) -> Tensor:
+def raw_scores(
+    trunk: PreTrainedModel, head: nn.Linear, sequences: Sequence[Sequence[int]]
+) -> Tensor:
     """Score a batch, shape (B,), not standardised; differentiable.
 
     Padding goes to the left, so the last column is every sequence's last token.
@@ -244,7 +251,9 @@ def _read_facts(folder: Path) -> TrainingFacts:
     record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     schema, kind = record.pop("schema", None), record.pop("kind", None)
     if kind != "kltune.learned-reward" or schema != SCHEMA:
-        raise SpecError(f"{path}: schema {schema!r} of {kind!r}, this version reads schema {SCHEMA}")
+        raise SpecError(
+            f"{path}: schema {schema!r} of {kind!r}, this version reads schema {SCHEMA}"
+        )
     return TrainingFacts(**record)
 
 

@@ -24,7 +24,7 @@ INERT_BELOW: Final = 1.1
 _HIGH_PER_TOKEN: Final = 2.0
 """Nats per token that no useful policy reaches: most text has less entropy than that."""
 
-_TASKS: Final = Path(__file__).parents[1] / "tasks"
+_KLTUNE: Final = Path(__file__).parents[1]
 _HUB_ID: Final = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 _WEIGHTS: Final = ("*.safetensors", "*.bin")
 
@@ -63,7 +63,7 @@ def _model_problems(loaded: LoadedSpec) -> list[Problem]:
     model = loaded.spec.model
     kind, colon, name = model.base.partition(":")
     if colon and kind == "builtin":
-        text = _builtin_problem(name, "weights/base/config.json")
+        text = _builtin_problem(name)
     elif colon and kind == "package":
         text = _package_problem(name, model.gguf_file)
     else:
@@ -71,11 +71,12 @@ def _model_problems(loaded: LoadedSpec) -> list[Problem]:
     return [] if text is None else [Problem("model.base", text)]
 
 
-def _builtin_problem(name: str, needed: str) -> str | None:
-    names = sorted(path.parent.name for path in _TASKS.glob("*/task.py"))
+def _builtin_problem(name: str) -> str | None:
+    # A built-in model is one that kltune can rebuild.
+    names = sorted(p.stem for p in _KLTUNE.glob("rebuild/*.py") if p.stem != "__init__")
     if name not in names:
-        return f"no built-in {name!r}; built in: {', '.join(names)}"
-    if not (_TASKS / name / needed).is_file():
+        return f"no built-in model {name!r}; built in: {', '.join(names)}"
+    if not (_KLTUNE / "tasks" / name / "weights" / "base" / "config.json").is_file():
         return f"the weights of {name!r} are missing; `kltune task rebuild {name}` makes them"
     return None
 
@@ -128,8 +129,9 @@ def _is_hub_id(loaded: LoadedSpec) -> bool:
 def _task_problems(loaded: LoadedSpec) -> list[Problem]:
     task = loaded.spec.task
     if isinstance(task, BuiltinTask):
-        text = _builtin_problem(task.builtin, "task.py")
-        return [] if text is None else [Problem("task", text)]
+        names = sorted(path.parent.name for path in _KLTUNE.glob("tasks/*/task.py"))
+        text = f"no built-in task {task.builtin!r}; built in: {', '.join(names)}"
+        return [] if task.builtin in names else [Problem("task", text)]
     problems = [Problem("task.prompts", text) for text in _prompts_problems(loaded, task.prompts)]
     functions = {"task.proxy": task.proxy, "task.gold": task.gold}
     for path, function in functions.items():

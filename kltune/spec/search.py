@@ -223,7 +223,8 @@ def _condition_problems(search: SearchSpec) -> list[tuple[str, str]]:
                 values = ", ".join(map(repr, dimensions[parent].values())) or "a range"
                 problems.append((path, f"{parent} never is {wanted!r} (it can be {values})"))
     try:
-        TopologicalSorter({name: set(dim.when) for name, dim in dimensions.items()}).prepare()
+        parents = {name: set(dim.when) - {name} for name, dim in dimensions.items()}
+        TopologicalSorter(parents).prepare()
     except CycleError as error:
         circle: list[str] = error.args[1]
         problems.append((f"{circle[0]}.when", f"conditions go round: {' > '.join(circle)}"))

@@ -35,6 +35,9 @@ class LearnedProxySpec(Closed):
     steps: PositiveInt = 200
     """Optimiser steps of the reward model."""
 
+    batch: PositiveInt = 32
+    """Comparisons per optimiser step of the reward model."""
+
     learning_rate: PositiveFloat = 3e-4
     """Step size of the reward model."""
 

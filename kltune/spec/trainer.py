@@ -68,7 +68,7 @@ class TrainerSpec(Closed):
     @field_validator("device")
     @classmethod
     def _known_device(cls, device: str) -> str:
-        if re.fullmatch(r"auto|cpu|cuda(:\d+)?", device) is None:
+        if re.fullmatch(r"auto|cpu|cuda(:[0-9]+)?", device) is None:
             raise ValueError(f"must be auto, cpu, cuda or cuda:N (got {device!r})")
         return device
 
@@ -81,6 +81,9 @@ class TrainerSpec(Closed):
         completions, group = given["completions"], given.get("group_size", 8)
         if not (_is_count(completions) and _is_count(group) and group >= 2):
             return given  # the fields' own checks say what is wrong
+        # A resolved spec holds both, and they agree.
+        if given.get("prompts", completions / group) != completions / group:
+            raise FieldProblems(("completions", "give prompts or completions, not both"))
         if completions % group:
             allowed = [g for g in range(2, completions + 1) if completions % g == 0]
             problem = (
@@ -88,9 +91,6 @@ class TrainerSpec(Closed):
                 f"group sizes that divide it: {', '.join(map(str, allowed)) or 'none'}"
             )
             raise FieldProblems(("completions", problem))
-        # A resolved spec holds both, and they agree.
-        if given.get("prompts", completions // group) != completions // group:
-            raise FieldProblems(("completions", "give prompts or completions, not both"))
         return {**given, "prompts": completions // group}
 
     @model_validator(mode="after")

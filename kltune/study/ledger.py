@@ -12,13 +12,11 @@ interrupted one goes on from its checkpoint and is counted as no failure.
 
 from __future__ import annotations
 
-import json
 import logging
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import optuna
 from optuna.exceptions import UpdateFinishedTrialError
@@ -26,6 +24,20 @@ from optuna.trial import FrozenTrial, TrialState
 
 from kltune.spec.trial import TrialSpec
 from kltune.study.lease import Lease
+from kltune.study.lives import (
+    ATTR_ATTEMPT,
+    ATTR_MAY_RETRY,
+    ATTR_NUMBER,
+    ATTR_ORIGIN,
+    ATTR_RETRY_OF,
+    ATTR_SETTING,
+    Life,
+    attrs_of,
+    is_fixed,
+    lives_of,
+    needs_another,
+    stored_setting,
+)
 from kltune.study.pruner import (
     ATTR_EVALS,
     Standing,
@@ -35,18 +47,11 @@ from kltune.study.pruner import (
     standings_at,
 )
 from kltune.study.sampler import plan_search
-from kltune.study.space import FixedTrial, Params, sobol_params, suggest
+from kltune.study.space import Params, PlannedTrial, sobol_params, suggest
 from kltune.study.storage import OpenStudy
 from kltune.trial import outcome as outcomes
 from kltune.trial.folder import TrialFolder
 from kltune.trial.outcome import STATE_OF, StopReason, TrialOutcome, Verdict
-
-_ORIGIN = "kltune.origin"
-_SETTING = "kltune.setting"
-_RETRY_OF = "kltune.retry_of"
-_REASON = "kltune.stop_reason"
-_MAY_RETRY = "kltune.may_retry"
-_ENDED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.RUNNING)
 
 _OPTUNA_STATE = {
     outcomes.TrialState.COMPLETE: TrialState.COMPLETE,
@@ -66,7 +71,7 @@ class Asked:
     attempt: int
     """1 for the first attempt."""
     origin: str
-    """``baseline:NAME``, ``zero``, ``sobol``, ``tpe``, ``random``, or ``queued`` by someone else."""
+    """``baseline:NAME``, ``zero``, ``sobol``, ``tpe`` or ``random``."""
     setting: TrialSpec
     resume_from: Path | None
     """Checkpoint of an earlier attempt."""
@@ -74,7 +79,7 @@ class Asked:
     @property
     def is_fixed(self) -> bool:
         """Whether it is a comparison arm, which peers never prune."""
-        return _is_fixed(self.origin)
+        return is_fixed(self.origin)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +94,7 @@ class BestTrial:
 class Ledger:
     """The one place that knows how trials are kept."""
 
-    def __init__(self, opened: OpenStudy, fixed: Sequence[FixedTrial] = ()) -> None:
+    def __init__(self, opened: OpenStudy, fixed: Sequence[PlannedTrial] = ()) -> None:
         self.opened = opened
         self._study = opened.optuna_study
         self._spec = opened.spec
@@ -108,14 +113,14 @@ class Ledger:
         for trial in running:
             detail = "its process ended without a word"
             verdict = Verdict(StopReason.INTERRUPTED, detail)
-            for key, value in _attrs_of(verdict).items():
+            for key, value in attrs_of(verdict).items():
                 self.opened.storage.set_trial_user_attr(
                     self.opened.trial_id(trial.number), key, value
                 )
             self._study.tell(trial.number, state=TrialState.FAIL)
             _logger.warning(
                 "trial %s is taken up again: %s",
-                trial.user_attrs.get("kltune.trial_number"),
+                trial.user_attrs.get(ATTR_NUMBER),
                 detail,
             )
         return len(running)
@@ -123,8 +128,12 @@ class Ledger:
     def ask(self) -> Asked | None:
         """The next attempt to run; none when the budget is used."""
         trials = self._trials()
-        lives = _lives(trials)
-        pending = [life for life in lives if self._needs_another(life)]
+        lives = lives_of(trials)
+        pending = [
+            life
+            for life in lives
+            if needs_another(life, self.opened.num_before, self._spec.budget.retries)
+        ]
         used = sum(life[-1].state is not TrialState.WAITING for life in lives) - len(pending)
         if used >= self._spec.budget.trials:
             return None
@@ -144,7 +153,7 @@ class Ledger:
             return True
         earlier[step] = standing
         try:
-            asked.optuna_trial.report(standing.gold, step)
+            asked.optuna_trial.report(float(standing.gold), int(step))
             asked.optuna_trial.set_user_attr(ATTR_EVALS, pack_standings(earlier))
         except UpdateFinishedTrialError:
             _logger.warning("trial %d was ended from outside at step %d", asked.trial_number, step)
@@ -164,12 +173,11 @@ class Ledger:
     def tell(self, asked: Asked, outcome: TrialOutcome, *, may_retry: bool = True) -> bool:
         """Record the end of an attempt; false where someone else had ended it before."""
         state = _OPTUNA_STATE[STATE_OF[outcome.verdict.reason]]
-        attrs = {
-            **_attrs_of(outcome.verdict),
-            "kltune.feasible": outcome.is_feasible,
-            "kltune.best_step": outcome.best_step,
-            _MAY_RETRY: may_retry,
-        }
+        attrs: dict[str, str | bool] = {**attrs_of(outcome.verdict)}
+        if outcome.is_feasible is not None:
+            attrs["kltune.feasible"] = bool(outcome.is_feasible)
+        if not may_retry:
+            attrs[ATTR_MAY_RETRY] = False
         self._standings.pop(asked.optuna_trial.number, None)
         try:
             for key, value in attrs.items():
@@ -197,73 +205,64 @@ class Ledger:
         """The complete feasible trial with the highest value; pruned ones never count."""
         complete = [
             (number, life[-1])
-            for number, life in enumerate(_lives(self._trials()))
+            for number, life in enumerate(lives_of(self._trials()))
             if life[-1].state is TrialState.COMPLETE
+            and ATTR_SETTING in life[-1].user_attrs
             and all(c <= 0 for c in life[-1].constraints.values())
         ]
         ranked = sorted(complete, key=lambda pair: -(pair[1].value or 0.0))
         if not ranked:
             return None
         number, trial = ranked[0]
-        return BestTrial(number, trial.value or 0.0, _stored_setting(trial.user_attrs))
+        return BestTrial(number, trial.value or 0.0, stored_setting(trial.user_attrs))
+
+    def num_ended(self) -> int:
+        """Trials that count towards the budget and are over: complete or pruned."""
+        over = (TrialState.COMPLETE, TrialState.PRUNED)
+        return sum(trial.state in over for trial in self._trials())
 
     def _trials(self) -> list[FrozenTrial]:
         return self._study.get_trials(deepcopy=False)
 
-    def _needs_another(self, life: Sequence[FrozenTrial]) -> bool:
-        """Whether the trial's latest attempt failed in a way that calls for another one."""
-        latest = life[-1]
-        if latest.state is not TrialState.FAIL:
-            return False
-        reason = latest.user_attrs.get(_REASON)
-        if latest.number < self.opened.num_before or reason == StopReason.INTERRUPTED:
-            return True
-        if reason is None or not latest.user_attrs.get(_MAY_RETRY, True):
-            return False  # someone failed it by hand, or it would do the same again
-        errors = [
-            t
-            for t in life
-            if t.number >= self.opened.num_before
-            and t.user_attrs.get(_REASON) != StopReason.INTERRUPTED
-        ]
-        return len(errors) <= self._spec.budget.retries
-
-    def _queue_next(
-        self, lives: Sequence[Sequence[FrozenTrial]], pending: Sequence[Sequence[FrozenTrial]]
-    ) -> None:
+    def _queue_next(self, lives: Sequence[Life], pending: Sequence[Life]) -> None:
         """Enqueue what is due before the sampler; nothing where the sampler's turn has come."""
         if pending:
             first, latest = pending[0][0], pending[0][-1]
-            kept = {k: latest.user_attrs[k] for k in (_ORIGIN, _SETTING) if k in latest.user_attrs}
-            self._study.enqueue_trial(latest.params, {**kept, _RETRY_OF: first.number})
+            kept = {
+                k: latest.user_attrs[k]
+                for k in (ATTR_ORIGIN, ATTR_SETTING)
+                if k in latest.user_attrs
+            }
+            self._study.enqueue_trial(latest.params, {**kept, ATTR_RETRY_OF: first.number})
             return
-        origins = [str(life[0].user_attrs.get(_ORIGIN)) for life in lives]
+        origins = [str(life[0].user_attrs.get(ATTR_ORIGIN)) for life in lives]
         for fixed in self._fixed:
             if fixed.origin not in origins:
-                attrs = {_ORIGIN: fixed.origin, _SETTING: fixed.setting.model_dump_json()}
+                attrs = {ATTR_ORIGIN: fixed.origin, ATTR_SETTING: fixed.setting.model_dump_json()}
                 self._study.enqueue_trial({}, attrs)
                 return
-        free = sum(not _is_fixed(origin) for origin in origins)
+        free = sum(not is_fixed(origin) for origin in origins)
         index = origins.count("sobol")
         if free < self._plan.sobol and index < len(self._sobol):
             params: Params = self._sobol[index]
-            self._study.enqueue_trial(params, {_ORIGIN: "sobol"})
+            self._study.enqueue_trial(params, {ATTR_ORIGIN: "sobol"})
 
     def _admit(self, optuna_trial: optuna.Trial) -> Asked:
         attrs = optuna_trial.user_attrs
-        first = attrs.get(_RETRY_OF, optuna_trial.number)
-        lives = _lives(self._trials())
+        first = attrs.get(ATTR_RETRY_OF, optuna_trial.number)
+        lives = lives_of(self._trials())
         number = next(n for n, life in enumerate(lives) if life[0].number == first)
-        origin = attrs.get(_ORIGIN) or self._who_proposed(optuna_trial)
-        setting = _stored_setting(attrs) if _is_fixed(origin) else suggest(optuna_trial, self._spec)
+        origin = attrs.get(ATTR_ORIGIN) or self._who_proposed(optuna_trial)
+        setting = stored_setting(attrs) if is_fixed(origin) else suggest(optuna_trial, self._spec)
         attempt = len(lives[number])
         for key, value in {
-            "kltune.trial_number": number,
-            "kltune.attempt": attempt,
-            _ORIGIN: origin,
-            _SETTING: setting.model_dump_json(),
+            ATTR_NUMBER: number,
+            ATTR_ATTEMPT: attempt,
+            ATTR_ORIGIN: origin,
+            ATTR_SETTING: setting.model_dump_json(),
         }.items():
-            optuna_trial.set_user_attr(key, value)
+            if attrs.get(key) != value:
+                optuna_trial.set_user_attr(key, value)
         checkpoint = TrialFolder(self.opened.path, number, attempt).last_checkpoint
         resume_from = checkpoint if attempt > 1 and checkpoint.is_dir() else None
         return Asked(optuna_trial, number, attempt, origin, setting, resume_from)
@@ -273,27 +272,3 @@ class Ledger:
         if self._plan.sampler == "tpe" and optuna_trial.relative_params:
             return "tpe"
         return "random"
-
-
-def _lives(trials: Sequence[FrozenTrial]) -> list[list[FrozenTrial]]:
-    """Attempts by trial, in the order of first attempts: the index is the trial's number."""
-    by_first: dict[int, list[FrozenTrial]] = {}
-    for trial in sorted(trials, key=lambda t: t.number):
-        by_first.setdefault(trial.user_attrs.get(_RETRY_OF, trial.number), []).append(trial)
-    return list(by_first.values())
-
-
-def _attrs_of(verdict: Verdict) -> dict[str, str]:
-    return {
-        "kltune.state": STATE_OF[verdict.reason].value,
-        _REASON: verdict.reason.value,
-        "kltune.stop_detail": verdict.detail,
-    }
-
-
-def _is_fixed(origin: str) -> bool:
-    return origin == "zero" or origin.startswith("baseline:")
-
-
-def _stored_setting(user_attrs: Mapping[str, Any]) -> TrialSpec:
-    return TrialSpec.model_validate(json.loads(user_attrs[_SETTING]))

@@ -75,8 +75,10 @@ def standings_of(user_attrs: Mapping[str, Any]) -> dict[int, Standing]:
 
 
 def pack_standings(standings: Mapping[int, Standing]) -> dict[str, list[float]]:
-    """The user attribute, as plain JSON."""
-    return {str(step): [s.gold, s.kl, s.gold_se] for step, s in standings.items()}
+    """The user attribute, as plain JSON whatever scalars it was made of."""
+    return {
+        str(step): [float(s.gold), float(s.kl), float(s.gold_se)] for step, s in standings.items()
+    }
 
 
 def _is_sound(trial: optuna.trial.FrozenTrial) -> bool:

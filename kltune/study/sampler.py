@@ -7,8 +7,16 @@ from dataclasses import dataclass
 
 import optuna
 
+from kltune.metrics.record import RewardScale
 from kltune.spec.study import StudySpec
-from kltune.study.space import varying
+from kltune.study.space import (
+    PlannedTrial,
+    fixed_trials,
+    setting_of,
+    sobol_params,
+    varying,
+    walk,
+)
 
 STARTUP_SHARE = 0.4
 """Share of the free trials that are Sobol points, where the spec does not say."""
@@ -56,6 +64,18 @@ def plan_search(spec: StudySpec) -> SearchPlan:
         sobol = 0
     sobol = min(sobol, free)
     return SearchPlan(fixed, sobol, free - sobol, spec.sampler.name)
+
+
+def planned_trials(spec: StudySpec, scale: RewardScale | None) -> list[PlannedTrial]:
+    """Everything that is known before the start: fixed trials, then Sobol points.
+
+    Raises what `fixed_trials` raises.
+    """
+    planned = list(fixed_trials(spec, scale))
+    for point in sobol_params(spec.search, plan_search(spec).sobol, spec.seed):
+        params = walk(spec.search, point.__getitem__)
+        planned.append(PlannedTrial("sobol", setting_of(params, spec)))
+    return planned
 
 
 def make_sampler(spec: StudySpec, num_before: int) -> optuna.samplers.BaseSampler:

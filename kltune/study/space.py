@@ -16,7 +16,7 @@ import optuna
 from scipy.stats import qmc
 
 from kltune import units
-from kltune.errors import RunError, SpecError
+from kltune.errors import RunError
 from kltune.metrics.record import RewardScale
 from kltune.spec.recipes import RECIPES, Recipe
 from kltune.spec.search import Dimension, SearchSpec, Value
@@ -30,11 +30,11 @@ _WITH_TARGET = ("target_kl", "horizon")
 
 
 @dataclass(frozen=True, slots=True)
-class FixedTrial:
-    """A trial that is run whatever the search space says."""
+class PlannedTrial:
+    """A trial that is known before the search starts."""
 
     origin: str
-    """``baseline:NAME`` or ``zero``."""
+    """``baseline:NAME``, ``zero`` or ``sobol``."""
     setting: TrialSpec
 
 
@@ -52,22 +52,12 @@ def varying(search: SearchSpec) -> list[str]:
 
 
 def drawing_order(search: SearchSpec) -> list[str]:
-    """All given dimensions, those that conditions refer to first.
-
-    Raises `SpecError` where conditions go round in a circle, or where beta or penalty has
-    one (a trial can't do without them).
-    """
-    for name in ("beta", "penalty"):
-        if search.dimensions()[name].when:
-            raise SpecError(
-                f"search.{name}.when: every trial needs {name}, so it takes no condition"
-            )
+    """All given dimensions, those that conditions refer to first."""
     waiting = search.dimensions()
     order: list[str] = []
     while waiting:
         ready = [name for name, dim in waiting.items() if not set(dim.when) & set(waiting)]
-        if not ready:
-            raise SpecError(f"search: the conditions of {', '.join(waiting)} go round in a circle")
+        assert ready, "the spec refuses conditions that go round in a circle"
         order += ready
         waiting = {name: dim for name, dim in waiting.items() if name not in ready}
     return order
@@ -110,7 +100,7 @@ def sobol_params(search: SearchSpec, num: int, seed: int) -> list[Params]:
     return drawn
 
 
-def fixed_trials(spec: StudySpec, scale: RewardScale | None) -> tuple[FixedTrial, ...]:
+def fixed_trials(spec: StudySpec, scale: RewardScale | None) -> tuple[PlannedTrial, ...]:
     """Baselines in their order, then the beta = 0 arm.
 
     Recipes are converted to the study's units with ``scale``, the proxy under the reference;
@@ -118,11 +108,11 @@ def fixed_trials(spec: StudySpec, scale: RewardScale | None) -> tuple[FixedTrial
     missing or can't be used.
     """
     fixed = [
-        FixedTrial(f"baseline:{name}", _from_recipe(RECIPES[name], spec, scale))
+        PlannedTrial(f"baseline:{name}", _from_recipe(RECIPES[name], spec, scale))
         for name in spec.baselines
     ]
     if spec.search.beta.zero:
-        fixed.append(FixedTrial("zero", setting_of({"beta": 0.0, **_learning_rate(spec)}, spec)))
+        fixed.append(PlannedTrial("zero", setting_of({"beta": 0.0, **_learning_rate(spec)}, spec)))
     return tuple(fixed)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import sqlite3
 import warnings
 from collections.abc import Iterator, Mapping
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import optuna
+from sqlalchemy import event
 from sqlalchemy.exc import SQLAlchemyError
 
 from kltune.errors import StudyError
@@ -37,6 +39,8 @@ OPTUNA_SCHEMA = "v3.2.0.a"
 FREE_TO_CHANGE = ("budget", "guards.wall", "tracking", "pruning")
 """Parts of a spec that a study may go on with although they changed."""
 
+_logger = logging.getLogger(__name__)
+
 _ATTR_SPEC = "kltune.spec"
 _ATTR_DIGEST = "kltune.spec_digest"
 _ATTR_SCHEMA = "kltune.schema"
@@ -52,6 +56,12 @@ class OpenStudy:
     storage: optuna.storages.RDBStorage
     num_before: int
     """Optuna trials that existed before this session."""
+
+    def close(self) -> None:
+        """Let go of the file, and leave it as one file that can be read where nothing can be written."""
+        self.storage.remove_session()
+        self.storage.engine.dispose()
+        _set_journal(self.path / DATABASE, "DELETE")
 
     def trial_id(self, optuna_number: int) -> int:
         """The storage's own key of a trial."""
@@ -71,12 +81,14 @@ def open_study(study_path: Path, spec: StudySpec) -> OpenStudy:
         _check_database(database)
     storage = _storage(database)
     if is_new or not storage.get_all_studies():
+        _make_quick(storage, database)
         return _create(study_path, spec, storage)
     study = _load(storage, database, optuna.samplers.RandomSampler())
     num_before = len(study.get_trials(deepcopy=False))
-    if num_before == 0 and not study.user_attrs:
-        _stamp(study, spec)  # the process died right after it had created the study
+    if _is_blank(study):
+        _stamp(study, spec)
     _check_same_spec(study_path, study.user_attrs, spec)
+    _make_quick(storage, database)
     study.sampler = make_sampler(spec, num_before)
     return OpenStudy(study_path, spec, study, storage, num_before)
 
@@ -87,7 +99,9 @@ def check_study(study_path: Path, spec: StudySpec) -> None:
     if study_path.exists() and not study_path.is_dir():
         raise StudyError(f"{study_path}: is a file, not a study folder")
     if database.exists() and database.stat().st_size > 0:
-        _check_same_spec(study_path, load_study(study_path).user_attrs, spec)
+        study = load_study(study_path)
+        if not _is_blank(study):
+            _check_same_spec(study_path, study.user_attrs, spec)
 
 
 def load_study(study_path: Path) -> optuna.Study:
@@ -115,6 +129,11 @@ def _stamp(study: optuna.Study, spec: StudySpec) -> None:
     study.set_user_attr(_ATTR_SPEC, _kept(spec))
     study.set_user_attr(_ATTR_DIGEST, digest(spec))
     study.set_user_attr(_ATTR_SCHEMA, SCHEMA)
+
+
+def _is_blank(study: optuna.Study) -> bool:
+    """Whether the process that created the study died before it could write anything into it."""
+    return not study.user_attrs and not study.get_trials(deepcopy=False)
 
 
 def _load(
@@ -145,6 +164,31 @@ def _storage(database: Path) -> optuna.storages.RDBStorage:
             )
         except (SQLAlchemyError, RuntimeError) as error:
             raise StudyError(f"{database}: Optuna can't open it ({error})") from error
+
+
+def _make_quick(storage: optuna.storages.RDBStorage, database: Path) -> None:
+    """Commit without waiting for the disk: a sweep commits over 1,000 times, else at 13 ms each (measured).
+
+    In write-ahead mode a killed process loses nothing, and a power cut at most the latest
+    commits, never the file (sqlite.org/wal.html); readers don't hold up the search.
+    """
+    storage.remove_session()
+    storage.engine.dispose()
+    _set_journal(database, "WAL")
+
+    def on_connect(connection: sqlite3.Connection, _record: object) -> None:
+        connection.execute("PRAGMA synchronous = NORMAL")
+
+    event.listen(storage.engine, "connect", on_connect)
+
+
+def _set_journal(database: Path, mode: str) -> None:
+    """Switch the file's journal; where someone else is at work in it, it stays as it is."""
+    with closing(sqlite3.connect(database, timeout=1, isolation_level=None)) as connection:
+        try:
+            connection.execute(f"PRAGMA journal_mode = {mode}")
+        except sqlite3.OperationalError as error:
+            _logger.debug("%s: journal stays as it is (%s)", database, error)
 
 
 def _check_database(database: Path) -> None:

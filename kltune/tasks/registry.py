@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -75,24 +75,32 @@ def _of_user(spec: TaskSpec, resolve: Resolve) -> Task:
     path = resolve(spec.prompts)
     splits = load_prompts(path, spec.splits)
     columns = column_names(splits)
-    gold = _scorer("gold", spec.gold, resolve)
-    gold.check_columns(columns)
+    gold = _scorer("gold", spec.gold, columns, resolve)
     if not isinstance(spec.proxy, str):
         return _task(path.stem, splits, gold, spec.proxy.learned)
-    proxy = _scorer("proxy", spec.proxy, resolve)
-    proxy.check_columns(columns)
+    proxy = _scorer("proxy", spec.proxy, columns, resolve)
     refuse_same(gold, proxy)
     return _task(path.stem, splits, gold, proxy)
 
 
-def _scorer(field: str, reference: str, resolve: Resolve) -> FunctionScorer:
+def _scorer(field: str, reference: str, columns: Sequence[str], resolve: Resolve) -> FunctionScorer:
     try:
         source, function_name = split_reference(reference)
-        if source.endswith(".py"):
-            return load_file_scorer(resolve(source), function_name, reference)
-        return load_scorer(reference, (resolve("."),))
+        scorer = (
+            load_file_scorer(resolve(source), function_name, reference)
+            if source.endswith(".py")
+            else load_scorer(reference, _module_folders(source, resolve))
+        )
+        scorer.check_columns(columns)
     except SpecError as error:
         raise SpecError(f"task.{field}: {error}") from error
+    return scorer
+
+
+def _module_folders(module: str, resolve: Resolve) -> list[Path]:
+    """Where the module may lie beside the installed ones: wherever ``resolve`` would find its top."""
+    top = module.split(".")[0]
+    return list(dict.fromkeys([resolve(top).parent, resolve(f"{top}.py").parent]))
 
 
 def _task(

@@ -92,7 +92,8 @@ def load_scorer(reference: str, base_folders: Sequence[Path]) -> FunctionScorer:
     source, function_name = split_reference(reference)
     if not source.endswith(".py"):
         return _from_module(import_name(source, base_folders, reference), function_name, reference)
-    candidates = [folder / source for folder in base_folders]
+    is_absolute = Path(source).is_absolute()
+    candidates = [Path(source)] if is_absolute else [folder / source for folder in base_folders]
     found = next((path for path in candidates if path.is_file()), None)
     if found is None:
         looked = ", ".join(map(str, candidates)) or "nowhere: no folders were given"

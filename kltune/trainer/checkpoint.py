@@ -55,28 +55,32 @@ def load_slot(folder: Path, slot: int, stack: AdapterStack, optimizer: StackedAd
     folder = folder if folder.exists() else _old(folder)
     try:
         facts = json.loads((folder / "slot.json").read_text(encoding="utf-8"))
+        if facts["schema"] != SCHEMA:
+            raise RunError(
+                f"checkpoint {folder} has schema {facts['schema']}, this version reads {SCHEMA}"
+            )
         tensors = load_file(folder / "slot.safetensors")
-    except (OSError, ValueError, SafetensorError) as error:
-        raise RunError(f"checkpoint {folder} can't be read: {error}") from error
-    if facts.get("schema") != SCHEMA:
-        raise RunError(
-            f"checkpoint {folder} has schema {facts.get('schema')}, this version reads {SCHEMA}"
+        adapter, moments = tensors["adapter"], (tensors["exp_avg"], tensors["exp_avg_sq"])
+        optimizer_steps = int(facts["optimizer_steps"])
+        state = SlotState(
+            trial_number=int(facts["trial"]),
+            spec=TrialSpec.model_validate(facts["setting"]),
+            step=int(facts["step"]),
+            beta=float(facts["beta"]),
         )
-    if tensors["adapter"].shape != stack.flat_KP[slot].shape:
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+        raise RunError(f"checkpoint {folder} can't be read: {error!r}") from error
+    if any(tensor.shape != stack.flat_KP[slot].shape for tensor in (adapter, *moments)):
         raise RunError(
-            f"checkpoint {folder} holds {tensors['adapter'].numel()} adapter parameters, "
+            f"checkpoint {folder} holds {adapter.numel()} adapter parameters, "
             f"this study's model has {stack.num_parameters}"
         )
-    stack.flat_KP[slot].copy_(tensors["adapter"])
-    optimizer.exp_avg_KP[slot].copy_(tensors["exp_avg"])
-    optimizer.exp_avg_sq_KP[slot].copy_(tensors["exp_avg_sq"])
-    optimizer.num_steps_K[slot] = int(facts["optimizer_steps"])
-    return SlotState(
-        trial_number=int(facts["trial"]),
-        spec=TrialSpec.model_validate(facts["setting"]),
-        step=int(facts["step"]),
-        beta=float(facts["beta"]),
-    )
+    # Everything was read before anything is changed.
+    stack.flat_KP[slot].copy_(adapter)
+    optimizer.exp_avg_KP[slot].copy_(moments[0])
+    optimizer.exp_avg_sq_KP[slot].copy_(moments[1])
+    optimizer.num_steps_K[slot] = optimizer_steps
+    return state
 
 
 def save_adapter(folder: Path, slot: int, state: SlotState, stack: AdapterStack) -> None:

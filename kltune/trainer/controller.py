@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from kltune.spec.trial import ControllerKind, TrialSpec
-
-ERROR_CLIP = 0.2
-"""Largest relative error that moves beta in one step (Ziegler et al. 2019, 1909.08593)."""
+from kltune.spec.trial import CONTROLLER_CLIP, ControllerKind, TrialSpec
 
 
 def next_beta(spec: TrialSpec, beta: float, kl: float, num_sequences: int) -> float:
@@ -18,5 +15,5 @@ def next_beta(spec: TrialSpec, beta: float, kl: float, num_sequences: int) -> fl
         return beta
     assert spec.target_kl is not None, "a proportional controller has a target"
     assert spec.horizon is not None, "a proportional controller has a horizon"
-    error = max(-ERROR_CLIP, min(ERROR_CLIP, kl / spec.target_kl - 1))
+    error = max(-CONTROLLER_CLIP, min(CONTROLLER_CLIP, kl / spec.target_kl - 1))
     return beta * (1 + error * num_sequences / spec.horizon)

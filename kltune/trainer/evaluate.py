@@ -20,7 +20,7 @@ from kltune.trainer import kl
 from kltune.trainer.data import samples_of, spread_evenly
 from kltune.trainer.keyed import Purpose, uniforms
 from kltune.trainer.logprobs import Completions, Logprobs, score
-from kltune.trainer.micro_batch import MicroBatch
+from kltune.trainer.micro_batch import MicroBatch, within_memory
 from kltune.trainer.parts import BankParts
 from kltune.trainer.reduce import sequence_mean, sequence_sum, token_mean
 from kltune.trainer.rollout import Rollout, rollout
@@ -39,10 +39,16 @@ class Judged:
 def evaluate(
     parts: BankParts, states: Mapping[int, SlotState], slots: Sequence[int], micro: MicroBatch
 ) -> tuple[EvalMetrics, ...]:
-    """Judge ``slots`` at their present weights; ``micro`` counts prompts that are judged at once."""
+    """Judge ``slots`` at their present weights; ``micro`` counts prompts that are judged at once.
+
+    Raises:
+        TrialFault: a scorer failed, or memory ran out.
+    """
     start = time.perf_counter()
     chosen = spread_evenly(len(parts.data.select), parts.settings.evaluate.prompts)
-    pieces = micro.run(lambda size: _judge(parts, states, slots, chosen, size))
+    pieces = within_memory(
+        lambda: micro.run(lambda size: _judge(parts, states, slots, chosen, size)), slots[-1]
+    )
     seconds = (time.perf_counter() - start) / len(slots)
     prompts = [parts.data.select.prompts[i] for i in chosen]
     return tuple(

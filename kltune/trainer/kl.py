@@ -31,11 +31,12 @@ def k3(log_ratio: Tensor) -> Tensor:
 def exact(logprobs: Tensor, ref_logprobs: Tensor) -> Tensor:
     """Sum over the vocabulary of p (log p - log q): ``[..., V] -> [...]``, both log-softmaxed.
 
-    A token that the policy never emits (log p = -inf) adds 0, whatever the reference says.
+    A token that the policy never emits (log p = -inf) adds 0, whatever the reference says;
+    a NaN stays one.
     """
     probabilities = logprobs.exp()
     terms = probabilities * (logprobs - ref_logprobs)
-    return terms.where(probabilities > 0, 0.0).sum(dim=-1)
+    return terms.where(probabilities != 0, 0.0).sum(dim=-1)
 
 
 def loss_term(penalty: Penalty, logprobs: Tensor, ref_logprobs: Tensor) -> Tensor:

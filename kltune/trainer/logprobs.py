@@ -126,7 +126,7 @@ def _through_head(
             detached_mV = policy_mV.detach()
             exact_m = kl.exact(detached_mV, ref_mV)
             probabilities_mV = detached_mV.exp()
-            entropy_m = -(probabilities_mV * detached_mV).where(probabilities_mV > 0, 0.0).sum(-1)
+            entropy_m = -(probabilities_mV * detached_mV).where(probabilities_mV != 0, 0.0).sum(-1)
             ref_m = ref_mV.gather(-1, targets_m[:, None])[:, 0]
         return policy_mV.gather(-1, targets_m[:, None])[:, 0], ref_m, exact_m, entropy_m
 

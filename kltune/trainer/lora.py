@@ -8,7 +8,7 @@ O outputs, P parameters of one adapter.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -114,7 +114,7 @@ class AdapterStack:
                 self.grad_KP[slot].copy_(view.grad_KP[row])
 
     @contextmanager
-    def use(self, view: AdapterView | None) -> Iterator[None]:
+    def use(self, view: AdapterView | None) -> Generator[None]:
         """Run forwards with these adapters; None: adapters off, the reference."""
         before, self.active = self.active, view
         try:

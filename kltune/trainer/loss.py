@@ -20,7 +20,7 @@ class LossInputs:
     """The rows of one micro-batch of one slot."""
 
     logprobs_NT: Tensor
-    """Of the policy now, with gradient; equal to the reference's at masked tokens."""
+    """Of the policy now, with gradient; whatever is at masked tokens is not looked at."""
     old_logprobs_NT: Tensor
     """Of the policy at rollout."""
     ref_logprobs_NT: Tensor
@@ -65,8 +65,10 @@ def slot_loss(inputs: LossInputs, rule: LossRule) -> LossTerms:
     clipped_tokens = int(is_clipped_NT.sum())
     if rule.penalty is None or rule.penalty.in_reward or rule.coefficient == 0.0:
         return LossTerms(policy, float(policy.detach()), 0.0, clipped_tokens)
-    kl_NT = kl.loss_term(rule.penalty, inputs.logprobs_NT, inputs.ref_logprobs_NT)
-    penalty = rule.coefficient * kl_NT.where(mask_NT, 0.0).sum() / rule.total_tokens
+    # Masked before the estimator: behind it, a masked overflow would be a gradient of 0 x inf.
+    now_NT, ref_NT = (x.where(mask_NT, 0.0) for x in (inputs.logprobs_NT, inputs.ref_logprobs_NT))
+    kl_NT = kl.loss_term(rule.penalty, now_NT, ref_NT)
+    penalty = rule.coefficient * kl_NT.sum() / rule.total_tokens
     return LossTerms(
         policy + penalty, float(policy.detach()), float(penalty.detach()), clipped_tokens
     )

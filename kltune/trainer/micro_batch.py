@@ -8,7 +8,12 @@ from typing import TypeVar
 from accelerate.utils import find_executable_batch_size
 from accelerate.utils.memory import should_reduce_batch_size
 
+from kltune.errors import OutOfMemoryFault
+
 T = TypeVar("T")
+
+NOTHING_FITS = "No executable batch size found"
+"""How accelerate says that the smallest size did not fit either."""
 
 
 def next_divisor(total: int, size: int) -> int:
@@ -52,3 +57,21 @@ class MicroBatch:
         if size:
             self.size = size
         return size
+
+
+def within_memory(body: Callable[[], T], slot: int) -> T:
+    """Call ``body``; a lack of memory that no smaller micro-batch could mend ends the trial in ``slot``.
+
+    Raises:
+        OutOfMemoryFault: for ``slot``; the next call has one trial less to hold.
+    """
+    try:
+        return body()
+    except RuntimeError as error:
+        if NOTHING_FITS not in str(error) and not should_reduce_batch_size(error):
+            raise
+        reason = str(error).splitlines()[0]
+    # Raised outside the handler: the caught error's frames hold the very tensors that did not fit.
+    raise OutOfMemoryFault(
+        (slot,), f"out of memory, even with the smallest micro-batch: {reason}"
+    )

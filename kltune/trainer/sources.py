@@ -71,7 +71,7 @@ def _builtin(name: str, gguf_file: str | None) -> ModelSource:
     if not (kitchen.BASE / "config.json").is_file():
         raise EnvironmentMissingError(
             f"model.base: the weights of builtin:{name} are missing from this installation "
-            f"({kitchen.BASE}): install kltune again, or make them with python -m kltune.rebuild.{name}"
+            f"({kitchen.BASE}): install kltune again, or make them with `kltune task rebuild {name}`"
         )
     return ModelSource(str(kitchen.BASE), None, "builtin")
 
@@ -138,7 +138,8 @@ def _folder_or_hub(base: str, gguf_file: str | None, look_up: LookUp) -> ModelSo
         raise SpecError(f"model.base: {path} is a file, not a folder{advice}")
     if base in _BUILTINS:
         raise SpecError(f"model.base: the built-in model is written builtin:{base} (got {base!r})")
-    if not _is_hub_id(base):
+    # models/mine with a folder models/ there is a folder mistyped, not a hub id
+    if not _is_hub_id(base) or ("/" in base and path.parent.is_dir()):
         raise SpecError(
             f"model.base: {base!r} is neither an existing folder (looked at {path}) nor a hub id "
             "(owner/name); allowed: builtin:NAME, package:NAME, a folder, a hub id"

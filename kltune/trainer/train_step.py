@@ -24,6 +24,7 @@ from kltune.trainer.keyed import Purpose, prompt_indices, uniforms
 from kltune.trainer.logprobs import Completions, Logprobs, score
 from kltune.trainer.lora import AdapterView
 from kltune.trainer.loss import LossInputs, LossRule, LossTerms, slot_loss
+from kltune.trainer.micro_batch import within_memory
 from kltune.trainer.optimizer import AdamWSettings
 from kltune.trainer.parts import BankParts
 from kltune.trainer.reduce import sequence_sum
@@ -55,15 +56,22 @@ class UpdateResult:
 
 
 def train_step(parts: BankParts, states: Mapping[int, SlotState]) -> tuple[StepMetrics, ...]:
-    """Advance every slot in ``states`` by one step; states move on in place."""
+    """Advance every slot in ``states`` by one step; states move on in place.
+
+    Raises:
+        TrialFault: a scorer failed, or memory ran out; nothing was changed yet.
+    """
     slots = tuple(sorted(states))
     view = parts.stack.view(slots)
     clock = [time.perf_counter()]
-    drawn = _roll_out(parts, slots, states, view)
+    drawn = within_memory(lambda: _roll_out(parts, slots, states, view), slots[-1])
     clock.append(time.perf_counter())
     batch = _score(parts, slots, states, drawn)
     clock.append(time.perf_counter())
-    result = parts.micro_batch.run(lambda size: compute_gradients(parts, batch, view, size))
+    result = within_memory(
+        lambda: parts.micro_batch.run(lambda size: compute_gradients(parts, batch, view, size)),
+        slots[-1],
+    )
     parts.stack.collect(view, slots)
     clock.append(time.perf_counter())
     outcomes = [_finish_slot(parts, batch, result, row) for row in range(len(slots))]

@@ -176,8 +176,7 @@ def area_mean(points: Sequence[EvalPoint]) -> float | None:
     if span == 0:
         return points[-1].gold
     area = sum(
-        (right.step - left.step) * (left.gold + right.gold) / 2
-        for left, right in pairwise(points)
+        (right.step - left.step) * (left.gold + right.gold) / 2 for left, right in pairwise(points)
     )
     return area / span
 
@@ -207,7 +206,7 @@ def _constraint(
     limit = objective.kl_limit
     if judged and is_allowed(judged[0], objective, kl_unit):
         slack = 1.0 if limit is None else (limit - judged[0].kl(kl_unit)) / limit
-        return -min(1.0, max(0.0, slack))
+        return 0.0 - min(1.0, max(0.0, slack))  # never -0.0
     overshoot = 0.0
     if judged and limit is not None:
         overshoot = max(0.0, min(p.kl(kl_unit) for p in judged) / limit - 1)

@@ -15,14 +15,15 @@ MISSING = "–"
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """A number with ``digits`` significant digits; a dash where there is none."""
+    """A number with up to ``digits`` significant digits; a dash where there is none."""
     if value is None or not math.isfinite(value):
         return MISSING
     if value == 0:
         return "0"
     if 1e-3 <= abs(value) < 10**6:
         decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
-        return f"{value:,.{decimals}f}"
+        text = f"{value:,.{decimals}f}"
+        return text.rstrip("0").rstrip(".") if "." in text else text
     mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
     if "." in mantissa:
         mantissa = mantissa.rstrip("0").rstrip(".")
@@ -89,4 +90,11 @@ def origin_words(origin: str) -> str:
     kind, _, name = origin.partition(":")
     if kind == "baseline" and name:
         return f"recipe {name}"
-    return {"zero": "beta = 0 arm", "sobol": "Sobol point", "tpe": "model (TPE)"}.get(origin, origin)
+    words = {
+        "zero": "beta = 0 arm",
+        "fixed": "fixed (recipes and beta = 0)",
+        "sobol": "Sobol point",
+        "guided": "guided by the sampler",
+        "tpe": "proposed by TPE",
+    }
+    return words.get(origin, origin)

@@ -66,9 +66,8 @@ def everyday_gold(
 
 def gold_of(text: str, tone: float) -> float:
     """Combine ``tone`` (-1 to 1) with length, repetition and ending of ``text``."""
-    words = words_of(text)
-    band = length_credit(len(words))
-    ends = bool(words) and _ENDED.search(text) is not None
+    band = length_credit(len(words_of(text)))
+    ends = _ENDED.search(text) is not None
     warmth = tone * band if tone > 0 else tone
     return warmth + END_BONUS * band * ends - REPETITION * repeated_share(text)
 

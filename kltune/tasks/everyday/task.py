@@ -17,7 +17,7 @@ from kltune.tasks.scorers import FunctionScorer, function_scorer
 
 NAME: Final = "everyday"
 PROMPTS: Final = Path(__file__).parent / "prompts.jsonl"
-DEFAULT_PROXY: Final = LearnedProxySpec(comparisons=48, layers=8, steps=20)
+DEFAULT_PROXY: Final = LearnedProxySpec(comparisons=48, layers=4, steps=10, learning_rate=1e-4)
 """Sized for two CPU cores and a 135 M model; a GPU study should ask for far more comparisons."""
 
 

@@ -17,11 +17,11 @@ RIGHT_TIME: Final = 1.0
 """Every time stated is right for this food; none at all scores nothing."""
 WRONG_TIME: Final = -1.0
 """Some time stated is wrong: dinner is raw or burnt."""
-FITTING_TIP: Final = 0.5
+FITTING_TIP: Final = 0.75
 """At least one tip is of use for the way this food is cooked."""
 UNFIT_TIP: Final = -0.25
 """Per tip that makes no sense for this food (salt the water of a pizza)."""
-EXTRA_TIP: Final = -0.25
+EXTRA_TIP: Final = -0.4
 """Per tip after the first: the cook asked for a time, not for a lecture."""
 FILLER: Final = -0.25
 """Per sentence that says nothing."""
@@ -53,7 +53,9 @@ def rubric(text: str, food: Food, *, ended: bool) -> float:
     sentences = sentences_of(text)
     kinds = [kind_of(sentence, food) for sentence in sentences]
     score = _time_score(sentences, food)
-    score += _tip_score([s for s, kind in zip(sentences, kinds, strict=True) if kind == "tip"], food)
+    score += _tip_score(
+        [s for s, kind in zip(sentences, kinds, strict=True) if kind == "tip"], food
+    )
     score += FILLER * kinds.count("filler")
     score += FALSE_CONFIDENCE * kinds.count("boast")
     score += BROKEN * kinds.count("broken")

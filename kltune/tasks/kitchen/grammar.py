@@ -78,8 +78,8 @@ class Habits:
     filler: float = 0.40
     more_filler: float = 0.30
     tip: float = 0.40
-    more_tips: float = 0.25
-    fitting_tip: float = 0.60
+    more_tips: float = 0.10
+    fitting_tip: float = 0.75
     boast: float = 0.10
 
 

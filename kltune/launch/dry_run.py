@@ -1,0 +1,118 @@
+"""A checked spec in, the plan and its cost out: no study folder is made, no trial is started.
+
+Minutes and memory are measured: the base is loaded and two steps of a scratch trial run.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import psutil
+from rich.console import Console
+
+from kltune.errors import ExitCode
+from kltune.launch.assemble import Ground, Inputs, build_bank, load_ground, reference_scale
+from kltune.metrics.record import RewardScale
+from kltune.screen.plan import Plan, dry_run_table
+from kltune.spec.checks import find_doubts
+from kltune.spec.load import LoadedSpec
+from kltune.spec.study import StudySpec
+from kltune.spec.task import LearnedProxySpec
+from kltune.spec.trial import TrialSpec
+from kltune.study.sampler import plan_search
+from kltune.study.space import fixed_trials, setting_of, sobol_params, walk
+from kltune.tasks.protocol import Sample
+
+SHOWN = 8
+"""Settings of the plan that are listed."""
+
+
+@dataclass(frozen=True, slots=True)
+class _StandIn:
+    """Scores for a timing run in place of a proxy that has yet to be learned."""
+
+    name: str = "stand-in"
+
+    def __call__(self, samples: Sequence[Sample]) -> list[float]:
+        return [float(sum(sample.token_ids) % 97) for sample in samples]
+
+
+def dry_run(spec: LoadedSpec, study_path: Path, inputs: Inputs, *, as_json: bool) -> ExitCode:
+    """Print the plan: as JSON on stdout, or as a table."""
+    plan = make_plan(spec.spec, study_path, inputs)
+    if as_json:
+        facts = {"schema": 1, **asdict(plan), "first_settings": _as_json(plan.first_settings)}
+        sys.stdout.write(json.dumps(facts, allow_nan=False) + "\n")
+    else:
+        Console().print(dry_run_table(plan))
+    return ExitCode.DONE
+
+
+def make_plan(spec: StudySpec, study_path: Path, inputs: Inputs) -> Plan:
+    """Load, time a step and an evaluation, and count; guards and pruning only make it less."""
+    must_learn = isinstance(inputs.task.proxy, LearnedProxySpec)
+    ground = load_ground(spec, inputs, study_path, stand_in=_StandIn() if must_learn else None)
+    scale = None if must_learn else reference_scale(ground, spec, study_path, keep=False)
+    step_s, evaluation_s, slots = _time(ground, spec)
+    search, trials, steps = plan_search(spec), spec.budget.trials, spec.trainer.steps
+    evaluations = len(set(range(0, steps, spec.evaluate.every)) | {steps})
+    prompts = min(spec.evaluate.prompts, len(ground.data.select))
+    judged = evaluations * spec.evaluate.samples * prompts
+    notes = find_doubts(spec)
+    if must_learn:
+        notes.append("the proxy is learned first; that time is not counted, and recipes wait for it")
+    counts = {"fixed": search.fixed, "sobol": search.sobol, search.sampler: search.guided}
+    return Plan(
+        name=spec.name,
+        trials_by_origin={origin: count for origin, count in counts.items() if count},
+        ended_before=0,
+        first_settings=_first_settings(spec, scale),
+        slots=slots,
+        steps=steps,
+        seconds=trials * (steps * step_s + evaluations * evaluation_s),
+        memory_gib=psutil.Process().memory_info().rss / 2**30,
+        reward_calls=trials * (steps * spec.trainer.rows + judged),
+        gold_calls=trials * judged,
+        kl_unit=spec.kl_unit,
+        beta_unit=spec.beta_unit,
+        notes=tuple(notes),
+    )
+
+
+def _time(ground: Ground, spec: StudySpec) -> tuple[float, float, int]:
+    """(seconds per step of one trial, per evaluation, slots); the first step only warms up."""
+    scale = RewardScale(sigma=1.0, mean=0.0, num_groups=1, mean_tokens=1.0)
+    bank = build_bank(ground, spec, scale)
+    setting = setting_of({"beta": 0.0}, spec)
+    for slot in bank.free_slots():
+        bank.admit(slot, slot, setting, None)
+    bank.train_step()
+    clock = [time.perf_counter()]
+    bank.train_step()
+    clock.append(time.perf_counter())
+    bank.evaluate(range(bank.num_slots))
+    clock.append(time.perf_counter())
+    step_s, evaluation_s = (b - a for a, b in zip(clock, clock[1:], strict=False))
+    return step_s / bank.num_slots, evaluation_s / bank.num_slots, bank.num_slots
+
+
+def _first_settings(
+    spec: StudySpec, scale: RewardScale | None
+) -> tuple[tuple[str, TrialSpec], ...]:
+    fixed = () if scale is None else fixed_trials(spec, scale)
+    points = sobol_params(spec.search, plan_search(spec).sobol, spec.seed)
+    walked = [walk(spec.search, lambda name, at=point: at[name]) for point in points]
+    sobol = [("sobol", setting_of(params, spec)) for params in walked]
+    return tuple([*((f.origin, f.setting) for f in fixed), *sobol][:SHOWN])
+
+
+def _as_json(settings: Sequence[tuple[str, TrialSpec]]) -> list[dict[str, object]]:
+    return [
+        {"origin": origin, "setting": setting.model_dump(mode="json", exclude_none=True)}
+        for origin, setting in settings
+    ]

@@ -1,0 +1,44 @@
+"""Search events in, the MLflow mirror told: which trial folder has news, and how the study stands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kltune.metrics.mirror import MlflowMirror
+from kltune.metrics.record import EvalMetrics, StepMetrics
+from kltune.study.observer import Admitted
+from kltune.trial.outcome import TrialOutcome
+
+
+class MirrorObserver:
+    """A :class:`kltune.study.observer.Observer` that wakes the mirror; it never waits for it."""
+
+    def __init__(self, mirror: MlflowMirror) -> None:
+        """``mirror`` must be started."""
+        self._mirror = mirror
+        self._folders: dict[int, Path] = {}
+        self._num_ended = 0
+        self._best: float | None = None
+
+    def admitted(self, event: Admitted) -> None:
+        """A trial entered a slot."""
+        self._folders[event.trial_number] = event.folder
+        self._mirror.notice(event.folder)
+
+    def stepped(self, metrics: StepMetrics) -> None:
+        """Steps travel with the next evaluation: one batch for all of them."""
+
+    def evaluated(self, metrics: EvalMetrics) -> None:
+        """A slot was judged."""
+        self._mirror.notice(self._folders[metrics.trial_number])
+
+    def ended(self, outcome: TrialOutcome) -> None:
+        """A trial left its slot."""
+        self._mirror.notice(self._folders[outcome.trial_number])
+        self._num_ended += 1
+        if outcome.value is not None and outcome.is_feasible:
+            self._best = outcome.value if self._best is None else max(self._best, outcome.value)
+        values = {"study/trials_ended": float(self._num_ended)}
+        if self._best is not None:
+            values["study/best_value"] = self._best
+        self._mirror.log_study(values, self._num_ended)

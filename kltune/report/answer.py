@@ -1,0 +1,240 @@
+"""The chosen trial in, the sentences of the recommendation out, every number with its unit."""
+
+from __future__ import annotations
+
+import math
+
+from kltune.report.compare import Difference
+from kltune.report.recommend import Recommendation, Versus
+from kltune.report.rows import StudyRows, TrialRow
+from kltune.spec.study import StudySpec
+from kltune.spec.trial import BetaUnit, ControllerKind
+from kltune.trainer.controller import ERROR_CLIP
+from kltune.trial.words import (
+    BETA_UNIT,
+    KL_UNIT,
+    MISSING,
+    both_units,
+    number,
+    origin_words,
+    score,
+    setting_long,
+    setting_short,
+)
+from kltune.units import loss_coefficient
+
+Fact = tuple[str, str]
+
+
+def headline(study: StudyRows, found: Recommendation) -> str:
+    """The answer in one sentence."""
+    setting, spec = found.best.setting, study.spec
+    if setting.beta == 0:
+        words = "Use no KL penalty (beta = 0)"
+    else:
+        penalty = "" if setting.penalty is None else setting.penalty.value
+        words = f"Use {penalty} with beta {number(setting.beta)} {BETA_UNIT[spec.beta_unit]}"
+        if setting.controller is ControllerKind.PROPORTIONAL:
+            words += (
+                f", steered to {number(setting.target_kl)} {KL_UNIT[spec.kl_unit]} "
+                f"(horizon {number(setting.horizon)} sequences)"
+            )
+        else:
+            words += ", held fixed"
+    peak = found.best.peak
+    if peak is None:
+        return f"{words}; {_stop_short(study, found)}."
+    return (
+        f"{words}; {_stop_short(study, found)}, at KL {both_units(peak.kl_token, peak.kl_seq)}. "
+        f"Gold {score(peak.gold, peak.gold_se)}."
+    )
+
+
+def answer_facts(study: StudyRows, found: Recommendation) -> tuple[Fact, ...]:
+    """What to type, when to stop, what it gives, and how sure that is."""
+    row, spec = found.best, study.spec
+    facts: list[Fact] = [
+        (
+            "Setting",
+            f"trial {row.number} ({origin_words(row.origin)}): {setting_long(row.setting, spec.beta_unit, spec.kl_unit)}",
+        ),
+        ("In your framework", native_words(study, row)),
+        ("Controller", controller_words(study, row)),
+        ("Stop", _stop_long(study, found)),
+        ("Gold", _gold_words(study, row)),
+    ]
+    facts.append(("How sure", sure_words(study, found)))
+    if found.tied:
+        facts.append(("Tied", _tied_words(study, found)))
+    return tuple((label, text) for label, text in facts if text)
+
+
+def native_words(study: StudyRows, row: TrialRow) -> str:
+    """The coefficient as a framework takes it, and how it comes from beta."""
+    setting, sigma = row.setting, row.sigma_r or study.sigma_r
+    if setting.beta == 0 or setting.penalty is None:
+        return "KL coefficient 0"
+    if setting.penalty.in_reward:
+        return (
+            f"KL coefficient {number(setting.beta)} in the reward: score − {number(setting.beta)} × (sum of "
+            "log-ratios of the completion), before the group is normalised"
+        )
+    coefficient = native_coefficient(study, row)
+    words = (
+        f"KL coefficient {number(coefficient)} in the loss, beside advantages that are divided by their group's "
+        "standard deviation (same aggregation as the policy loss)"
+    )
+    if study.spec.beta_unit is BetaUnit.REWARD and sigma is not None:
+        words += f"; = beta {number(setting.beta)} / sigma_R {number(sigma)}"
+    return words
+
+
+def native_coefficient(study: StudyRows, row: TrialRow) -> float | None:
+    """Factor of the KL where the penalty pays it; none where sigma_R is not known."""
+    recorded = next((c for c in row.curve.coefficient if math.isfinite(c)), None)
+    sigma = row.sigma_r or study.sigma_r
+    if recorded is not None or sigma is None:
+        return recorded
+    penalty = None if row.setting.penalty is None else row.setting.penalty.value
+    return loss_coefficient(row.setting.beta, study.spec.beta_unit.value, penalty, sigma)
+
+
+def controller_words(study: StudyRows, row: TrialRow) -> str:
+    """How beta moves, with the controller's constants and what it did in the trial."""
+    setting = row.setting
+    if setting.controller is ControllerKind.FIXED:
+        return "fixed: beta stays constant"
+    gain, steps = controller_gain(study.spec, row)
+    words = (
+        f"proportional: target {number(setting.target_kl)} {KL_UNIT[study.spec.kl_unit]}, horizon "
+        f"{number(setting.horizon)} sequences, gain n/horizon = {number(gain)} per step, at the fastest "
+        f"{number(steps)} steps to double beta"
+    )
+    moved = row.beta_range
+    if moved is not None:
+        words += f"; beta moved between {number(moved[0])} and {number(moved[1])} in the trial"
+    return words
+
+
+def controller_gain(spec: StudySpec, row: TrialRow) -> tuple[float, float]:
+    """Gain n / horizon per step, and the least number of steps in which beta doubles."""
+    assert row.setting.horizon is not None, "a proportional controller has a horizon"
+    gain = spec.trainer.rows / row.setting.horizon
+    return gain, math.log(2) / math.log1p(ERROR_CLIP * gain)
+
+
+def controller_formula(spec: StudySpec) -> str:
+    """The controller's rule with its constants (field case E14)."""
+    return (
+        f"beta ← beta × (1 + clip(KL / target − 1, −{ERROR_CLIP}, +{ERROR_CLIP}) × n / horizon), with "
+        f"n = {spec.trainer.rows} sequences per step, KL and target in {KL_UNIT[spec.kl_unit]} (exact KL of the "
+        "step just done), horizon in sequences; the new beta counts from the next step"
+    )
+
+
+def sure_words(study: StudyRows, found: Recommendation) -> str:
+    """How far the answer can be trusted; what the interval leaves out is said here too."""
+    caveat = "Every setting was trained once: the interval holds the noise of prompts, not that of a fresh seed."
+    rival = found.runner_up
+    if rival is None:
+        return f"It is the only feasible trial, so there is nothing to compare it with. {caveat}"
+    name = f"trial {rival.row.number} ({setting_short(rival.row.setting, study.spec.kl_unit)})"
+    values = f"value {score(found.best.value)} against {score(rival.row.value)}"
+    if rival.difference is None:
+        return f"Runner-up: {name}, {values}; no paired prompts to compare by. {caveat}"
+    verdict = (
+        "The two can be told apart on these prompts."
+        if rival.difference.is_told_apart
+        else "The two can't be told apart on these prompts."
+    )
+    if found.highest is rival.row:
+        verdict = f"{verdict[:-1]}, so the tie rule below chose."
+    return f"Runner-up: {name}, {values}, difference {difference_words(rival.difference)}. {verdict} {caveat}"
+
+
+def difference_words(difference: Difference) -> str:
+    """A difference in gold with its interval."""
+    return (
+        f"{difference.mean:+.3f} gold (95 % interval {difference.low:+.3f} to {difference.high:+.3f}, "
+        f"{difference.num_prompts} paired prompts)"
+    )
+
+
+def _stop_short(study: StudyRows, found: Recommendation) -> str:
+    row, window = found.best, found.plateau
+    if study.spec.objective.metric != "gold_peak":
+        return f"run all {row.steps_run} steps"
+    if window.first_step == window.last_step:
+        return f"stop at step {window.first_step}"
+    return f"stop between steps {window.first_step} and {window.last_step}"
+
+
+def _stop_long(study: StudyRows, found: Recommendation) -> str:
+    row, window, spec = found.best, found.plateau, study.spec
+    if row.peak is None:
+        return ""
+    at_peak = f"KL there is {both_units(row.peak.kl_token, row.peak.kl_seq)}"
+    if spec.objective.metric != "gold_peak":
+        return f"after all {row.steps_run} steps ({spec.objective.metric}); the highest gold was at step {row.peak.step}; {at_peak}"
+    where = (
+        f"at step {window.first_step}"
+        if window.first_step == window.last_step
+        else f"between steps {window.first_step} and {window.last_step}"
+    )
+    return f"{where} of {spec.trainer.steps} (gold within 1 s.e. of its peak); peak at step {row.peak.step}, {at_peak}"
+
+
+def _gold_words(study: StudyRows, row: TrialRow) -> str:
+    start, peak, final = row.start, row.peak, row.final
+    if peak is None or final is None:
+        return ""
+    words = f"{score(peak.gold, peak.gold_se)} (s.e. over prompts) at its peak, step {peak.step}"
+    if start is not None:
+        words += f"; {score(start.gold, start.gold_se)} before training"
+    words += f"; {score(final.gold, final.gold_se)} at the end, step {final.step}"
+    if study.spec.objective.metric == "gold_peak":
+        return f"{words}. Corrected for having picked the best step: {score(row.value)}"
+    return f"{words}. Value by {study.spec.objective.metric}: {score(row.value)}"
+
+
+BASELINE_HEADER = (
+    "recommended against",
+    "trial",
+    "its value",
+    "difference (gold)",
+    "95 % interval",
+    "told apart",
+    "within KL limit",
+)
+
+
+def baseline_cells(versus: Versus) -> tuple[str, ...]:
+    """One baseline as a table row under BASELINE_HEADER."""
+    row, difference = versus.row, versus.difference
+    name = "beta = 0 (no penalty)" if row.origin == "zero" else origin_words(row.origin)
+    limit = MISSING if row.is_feasible is None else ("yes" if row.is_feasible else "no")
+    if row.value is None or difference is None:
+        return (name, str(row.number), score(row.value), MISSING, MISSING, row.state.value, limit)
+    return (
+        name,
+        str(row.number),
+        score(row.value),
+        f"{difference.mean:+.3f}",
+        f"{difference.low:+.3f} to {difference.high:+.3f}",
+        "yes" if difference.is_told_apart else "no",
+        limit,
+    )
+
+
+def _tied_words(study: StudyRows, found: Recommendation) -> str:
+    """Which settings are as good as the highest, by the range of beta, and how the tie was broken."""
+    group = (found.highest, *found.tied)
+    betas = [row.setting.beta for row in group]
+    numbers = ", ".join(str(row.number) for row in sorted(group, key=lambda t: t.number))
+    held = f"{found.plateau.width} of {found.plateau.total} evaluations within 1 s.e. of its peak and the KL limit"
+    return (
+        f"trials {numbers} can't be told apart from the highest value (trial {found.highest.number}, "
+        f"{score(found.highest.value)}): beta from {number(min(betas))} to {number(max(betas))} "
+        f"{BETA_UNIT[study.spec.beta_unit]}. Among ties the one that holds its peak longest is recommended: "
+        f"trial {found.best.number}, {held}"
+    )

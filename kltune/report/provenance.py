@@ -1,0 +1,101 @@
+"""A study in, what a reader needs to judge and repeat it out: units, versions, seeds, commands."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+from kltune.report.document import Block, Code, Facts, Paragraph
+from kltune.report.rows import StudyRows
+from kltune.trial.words import BETA_UNIT, KL_UNIT, duration, number
+
+_NOT_SHOWN = ("schema", "non_finite", "command")
+
+
+def provenance(study: StudyRows) -> tuple[Block, ...]:
+    """Everything in words that the numbers rest on."""
+    return (
+        Facts(tuple(_reading(study))),
+        Paragraph(
+            "To repeat it, as it was started:"
+            if study.environment.get("command")
+            else "To repeat it, from this study folder:"
+        ),
+        Code(reproduce(study)),
+        Facts((*_running(study), *flattened(study.environment))),
+    )
+
+
+def reproduce(study: StudyRows) -> str:
+    """The command that runs the same study again into a new folder."""
+    command = study.environment.get("command")
+    if isinstance(command, list):
+        return shlex.join(str(word) for word in cast("list[object]", command))
+    if isinstance(command, str):
+        return command
+    spec = study.spec
+    return f"kltune sweep spec.yaml --study again --trials {spec.budget.trials} --seed {spec.seed}"
+
+
+def flattened(values: Mapping[str, Any], head: str = "") -> Iterator[tuple[str, str]]:
+    """Nested settings as labelled lines."""
+    for key, value in values.items():
+        label = f"{head} {key}".strip()
+        if key in _NOT_SHOWN or value is None:
+            continue
+        if isinstance(value, dict):
+            yield from flattened(cast("dict[str, Any]", value), label)
+        else:
+            yield label, str(value)
+
+
+def _reading(study: StudyRows) -> Iterator[tuple[str, str]]:
+    spec = study.spec
+    yield (
+        "KL",
+        "exact KL(policy ‖ reference) in nats over the full vocabulary, on the policy's own samples. Per token: sum "
+        "over all valid tokens / their number. Per sequence: mean over completions of the sum. "
+        f"target_kl and limits of this study are in {KL_UNIT[spec.kl_unit]}",
+    )
+    yield "beta", BETA_UNIT[spec.beta_unit]
+    if study.sigma_r is not None:
+        groups = study.reference.get("num_groups")
+        yield (
+            "sigma_R",
+            f"{number(study.sigma_r)} raw reward: standard deviation of the proxy within a group of completions of "
+            f"one prompt, under the reference, mean of {groups} groups, measured once. A loss coefficient beside "
+            "normalised advantages is beta / sigma_R",
+        )
+    tokens = study.reference.get("mean_tokens")
+    if isinstance(tokens, int | float):
+        yield "Completion length", f"{number(float(tokens))} tokens on average under the reference"
+    yield (
+        "Loss",
+        "says nothing about progress: centred advantages cancel, so its value starts at 0 and follows beta × KL",
+    )
+    yield (
+        "Intervals",
+        "± is one standard error over prompts (samples of a prompt averaged first); intervals of differences are 95 %, "
+        "paired by prompt",
+    )
+
+
+def _running(study: StudyRows) -> Iterator[tuple[str, str]]:
+    spec, trainer = study.spec, study.spec.trainer
+    yield "spec", f"spec.yaml (as written), resolved.json (all defaults), study {spec.name}"
+    yield "model", f"{spec.model.base}, LoRA rank {spec.model.rank}, {spec.model.dtype}"
+    yield (
+        "trial",
+        f"{trainer.steps} steps of {trainer.prompts} prompts × {trainer.group_size} completions, up to "
+        f"{trainer.max_new_tokens} tokens, temperature {number(trainer.temperature)}",
+    )
+    seeds = sorted({row.setting.seed for row in study.trials})
+    yield "seed", f"study {spec.seed}; trials {', '.join(map(str, seeds)) or '–'}"
+    yield "time in slots", duration(sum(row.seconds for row in study.trials))
+    wall = study.timing.get("wall_s")
+    if isinstance(wall, int | float):
+        yield "wall time", duration(float(wall))
+    share = study.timing.get("bookkeeping_frac")
+    if isinstance(share, int | float):
+        yield "bookkeeping", f"{100 * share:.1f} % of the wall time (Optuna, MLflow and files)"

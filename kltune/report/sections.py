@@ -1,0 +1,176 @@
+"""Rows and the answer in, the sections of the report out, as plain blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kltune.report.answer import (
+    BASELINE_HEADER,
+    answer_facts,
+    baseline_cells,
+    controller_formula,
+    headline,
+)
+from kltune.report.cautions import cautions
+from kltune.report.compare import worst_overoptimised
+from kltune.report.document import (
+    Block,
+    Bullets,
+    Document,
+    Facts,
+    Figure,
+    Figures,
+    Grid,
+    Paragraph,
+    Section,
+)
+from kltune.report.figures import against_kl, importance_bars, over_steps
+from kltune.report.parallel import parallel_coordinates
+from kltune.report.provenance import provenance
+from kltune.report.recommend import Answer, NoAnswer, Recommendation
+from kltune.report.rows import StudyRows, TrialRow
+from kltune.report.samples import sample_blocks
+from kltune.report.table import trial_blocks
+from kltune.spec.trial import ControllerKind
+from kltune.study.importance import Importance
+from kltune.trial.outcome import TrialState
+from kltune.trial.words import (
+    BETA_UNIT,
+)
+
+
+def compose(study: StudyRows, answer: Answer, importance: Importance) -> Document:
+    """The whole report, the answer first."""
+    best = answer.best if isinstance(answer, Recommendation) else None
+    worst = worst_overoptimised(study.trials)
+    sections = [
+        Section("Recommendation", "recommendation", _answer_blocks(study, answer)),
+        Section("Gold and proxy against KL", "frontier", _frontier_blocks(study, best, worst)),
+        Section("Over the steps", "steps", _step_blocks(study, best, worst)),
+        Section("All trials", "trials", trial_blocks(study, best)),
+        Section("What mattered", "importance", _importance_blocks(study, best, importance)),
+        Section("What the models wrote", "samples", sample_blocks(best, worst)),
+        Section("What was not tested", "untested", (_untested(study, answer),)),
+        Section("How to read and repeat this", "provenance", provenance(study)),
+    ]
+    return Document(
+        title=f"kltune: {study.spec.name}",
+        subtitle=_progress(study),
+        headline=answer.reason if isinstance(answer, NoAnswer) else headline(study, answer),
+        is_answer=best is not None,
+        sections=tuple(s for s in sections if s.blocks),
+    )
+
+
+def _progress(study: StudyRows) -> str:
+    counts = [(state, len(study.of_state(state))) for state in TrialState]
+    parts = ", ".join(f"{count} {state.value}" for state, count in counts if count)
+    budget = f"{len(study.trials)} of {study.spec.budget.trials} trials"
+    return f"{budget}: {parts}" if parts else f"{budget} started"
+
+
+def _answer_blocks(study: StudyRows, answer: Answer) -> tuple[Block, ...]:
+    warnings = tuple(Paragraph(text, "warning") for text in cautions(study, answer))
+    if isinstance(answer, NoAnswer):
+        return (Bullets(answer.advice), *warnings)
+    blocks: list[Block] = [Facts(answer_facts(study, answer)), *warnings]
+    if answer.baselines:
+        cells = tuple(baseline_cells(versus) for versus in answer.baselines)
+        blocks.append(Grid(BASELINE_HEADER, cells, numeric=frozenset((1, 2, 3, 4))))
+    return tuple(blocks)
+
+
+def _frontier_blocks(
+    study: StudyRows, best: TrialRow | None, worst: TrialRow | None
+) -> tuple[Block, ...]:
+    rows = [row for row in study.trials if row.checkpoints]
+    if not rows:
+        return ()
+    unit = BETA_UNIT[study.spec.beta_unit]
+    note = Paragraph(
+        "One line a trial, one dot an evaluation on the select prompts; training moves to the right. "
+        "KL is the exact KL(policy ‖ reference).",
+        "note",
+    )
+    return (Figures(against_kl(rows, best, worst, unit)), note)
+
+
+def _step_blocks(
+    study: StudyRows, best: TrialRow | None, worst: TrialRow | None
+) -> tuple[Block, ...]:
+    zero = next((row for row in study.trials if row.setting.beta == 0), None)
+    titles: dict[int, str] = {}
+    for title, row in (("recommended", best), ("most over-optimised", worst), ("beta = 0", zero)):
+        if row is not None and row.checkpoints:
+            held = titles.get(row.number)
+            titles[row.number] = title if held is None else f"{held}, {title}"
+    if not titles:
+        return ()
+    by_number = {row.number: row for row in study.trials}
+    chosen = [(title, by_number[n]) for n, title in titles.items()]
+    figures = Figures(over_steps(chosen, study.spec.kl_unit, BETA_UNIT[study.spec.beta_unit]))
+    why = (
+        Paragraph(
+            "No trial was over-optimised: in none did gold fall while the proxy rose.", "note"
+        )
+        if worst is None
+        else Paragraph(
+            f"Most over-optimised: trial {worst.number}, the largest fall of gold from its peak to the end "
+            "while the proxy rose.",
+            "note",
+        )
+    )
+    return (figures, why)
+
+
+def _importance_blocks(
+    study: StudyRows, best: TrialRow | None, importance: Importance
+) -> tuple[Block, ...]:
+    figures: list[Figure] = []
+    used = f"{importance.num_used} of {importance.num_trials} trials used"
+    if importance.unavailable is None and importance.shares:
+        text = (
+            f"Importance of the searched parameters ({used}: complete ones that were drawn; "
+            "pruned, failed and fixed ones are left out). It says what the value varied with here, not why."
+        )
+        figures.append(importance_bars(dict(importance.shares), text))
+    parallel = parallel_coordinates(study.trials, best, study.spec.kl_unit)
+    if parallel is not None:
+        figures.append(parallel)
+    blocks: list[Block] = [Figures(tuple(figures))] if figures else []
+    if importance.unavailable is not None:
+        blocks.insert(
+            0, Paragraph(f"Importance: not available: {importance.unavailable} ({used}).", "note")
+        )
+    if any(_is_steered(row) for row in study.trials):
+        blocks.append(
+            Paragraph(f"Proportional controller: {controller_formula(study.spec)}.", "note")
+        )
+    if any(not _is_steered(row) for row in study.trials):
+        blocks.append(
+            Paragraph("Fixed controller: beta is constant, whatever the KL does.", "note")
+        )
+    return tuple(blocks)
+
+
+def _is_steered(row: TrialRow) -> bool:
+    return row.setting.controller is ControllerKind.PROPORTIONAL
+
+
+def _untested(study: StudyRows, answer: Answer) -> Bullets:
+    seeds: Sequence[int] = sorted({row.setting.seed for row in study.trials})
+    listed = ", ".join(map(str, seeds)) or str(study.spec.seed)
+    items = [
+        f"Fresh seeds: every setting was trained once (seed {listed}). Another run of the same setting may differ "
+        "by more than the intervals here.",
+        "The test prompts: no trial has seen them. Values here are on the select prompts, which also chose the "
+        "winner: expect a little less on new ones.",
+        f"Another base model, more than {study.spec.trainer.steps} steps, another batch size than "
+        f"{study.spec.trainer.rows} completions a step.",
+    ]
+    if isinstance(answer, Recommendation) and study.spec.objective.metric == "gold_peak":
+        items.append(
+            f"The choice among {len(study.trials)} trials: the corrected value allows for having picked the best step "
+            "of a trial, not for having picked the best trial."
+        )
+    return Bullets(tuple(items))

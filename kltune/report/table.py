@@ -1,0 +1,103 @@
+"""A study's trials in, the table of all of them out."""
+
+from __future__ import annotations
+
+from kltune.report.document import Block, Grid, Paragraph
+from kltune.report.rows import StudyRows, TrialRow
+from kltune.trial.words import (
+    BETA_UNIT,
+    KL_UNIT,
+    MISSING,
+    duration,
+    number,
+    origin_words,
+    score,
+    setting_short,
+)
+
+_HEADER = (
+    "trial",
+    "setting",
+    "from",
+    "value",
+    "gold: start",
+    "gold: peak ± s.e.",
+    "gold: final ± s.e.",
+    "KL at peak (nats/token)",
+    "KL at peak (nats/sequence)",
+    "steps",
+    "state",
+    "within KL limit",
+    "why it ended",
+    "proxy: peak → final",
+    "beta range",
+    "time",
+)
+
+
+def trial_blocks(study: StudyRows, best: TrialRow | None) -> tuple[Block, ...]:
+    """A note on how to read it, and the table; empty before the first trial."""
+    if not study.trials:
+        return ()
+    rows = sorted(study.trials, key=_table_order)
+    limit = study.spec.objective.kl_limit
+    unit = BETA_UNIT[study.spec.beta_unit]
+    grid = Grid(
+        header=_HEADER,
+        rows=tuple(_cells(study, row) for row in rows),
+        marked=frozenset(i for i, row in enumerate(rows) if row is best),
+        numeric=frozenset((0, 3, 4, 5, 6, 7, 8, 9, 13, 14, 15)),
+        kind="trials",
+    )
+    words = (
+        "there is no KL limit"
+        if limit is None
+        else f"{number(limit)} {KL_UNIT[study.spec.kl_unit]}"
+    )
+    note = Paragraph(
+        f"Highest value first; then the trials over the KL limit ({words}), pruned, failed and unfinished "
+        "ones. Value: what the search maximised, "
+        f"{study.spec.objective.metric} on the select prompts. ± is one standard error over prompts. Setting: penalty "
+        f"and beta in {unit}; “→ 0.1/{study.spec.kl_unit.value[:3]} h 500” is a target of 0.1 {KL_UNIT[study.spec.kl_unit]} with a horizon of 500 "
+        "sequences.",
+        "note",
+    )
+    return (note, grid)
+
+
+def _table_order(row: TrialRow) -> tuple[int, float, int]:
+    if row.value is None:
+        return (2, 0.0, row.number)
+    return (0 if row.is_candidate else 1, -row.value, row.number)
+
+
+def _cells(study: StudyRows, row: TrialRow) -> tuple[str, ...]:
+    start, peak, final = row.start, row.peak, row.final
+    moved = row.beta_range
+    betas = MISSING
+    if moved is not None:
+        betas = (
+            number(moved[0]) if moved[0] == moved[1] else f"{number(moved[0])} – {number(moved[1])}"
+        )
+    feasible = MISSING if row.is_feasible is None else ("yes" if row.is_feasible else "no")
+    proxies = MISSING
+    if peak is not None and final is not None:
+        proxies = f"{score(peak.proxy)} → {score(final.proxy)}"
+    return (
+        str(row.number),
+        setting_short(row.setting, study.spec.kl_unit),
+        origin_words(row.origin),
+        score(row.value),
+        MISSING if start is None else score(start.gold),
+        MISSING if peak is None else score(peak.gold, peak.gold_se),
+        MISSING if final is None else score(final.gold, final.gold_se),
+        MISSING if peak is None else number(peak.kl_token),
+        MISSING if peak is None else number(peak.kl_seq),
+        str(row.steps_run),
+        row.state.value,
+        feasible,
+        row.detail or MISSING,
+        proxies,
+        betas,
+        duration(row.seconds),
+    )

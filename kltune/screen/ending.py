@@ -1,0 +1,68 @@
+"""A finished study in, what a person reads at the end out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from kltune.trial.words import origin_words
+
+_SHOWN = ("In your framework", "Controller", "Stop", "Gold", "How sure", "Tied", "What to change")
+
+
+def final_summary(
+    summary: Mapping[str, Any],
+    files: Sequence[Path],
+    *,
+    next_command: str,
+    bookkeeping_frac: float | None = None,
+) -> Group:
+    """The recommendation with its reasons, the files written and the next command.
+
+    ``summary`` is what kltune.report.summary gives; paths below the current folder are shown
+    relative to it.
+    """
+    answer = summary["recommendation"]
+    style = "bold green" if summary["best"] is not None else "bold yellow"
+    facts = Table(box=None, show_header=False, padding=(0, 1, 0, 0), expand=True)
+    facts.add_column(no_wrap=True, style="dim")
+    facts.add_column(overflow="fold", ratio=1)
+    for label, text in answer["facts"]:
+        if label in _SHOWN:
+            facts.add_row(Text(label), Text(text))
+    for index, baseline in enumerate(summary["baselines"]):
+        facts.add_row(Text("" if index else "Against"), Text(_baseline_words(baseline)))
+    for index, path in enumerate(files):
+        facts.add_row(Text("" if index else "Files"), Text(str(near(path))))
+    if bookkeeping_frac is not None:
+        share = f"{100 * bookkeeping_frac:.1f} % of the wall time (Optuna, MLflow and files)"
+        facts.add_row(Text("Bookkeeping"), Text(share))
+    facts.add_row(Text("Next"), Text(next_command, style="bold"))
+    trials = f"{summary['num_trials']} of {summary['budget_trials']} trials"
+    return Group(
+        Text(""),
+        Text(answer["headline"], style=style, overflow="fold"),
+        Text(trials, style="dim"),
+        facts,
+    )
+
+
+def near(path: Path) -> Path:
+    """The path as one would type it: relative where it is below the current folder."""
+    here = Path.cwd()
+    full = path.absolute()
+    return full.relative_to(here) if full.is_relative_to(here) else full
+
+
+def _baseline_words(baseline: Mapping[str, Any]) -> str:
+    name = origin_words(baseline["origin"])
+    against = baseline["best_minus_this"]
+    if against is None:
+        return f"{name}: nothing to compare ({baseline['state']})"
+    verdict = "" if against["told_apart"] else ", can't be told apart"
+    return f"{name}: {against['gold']:+.3f} gold (95 % interval {against['low']:+.3f} to {against['high']:+.3f}{verdict})"

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import pytest
+
+from kltune.metrics.names import METRICS, check_names, glossary, trl_names
+
+
+def test_every_metric_has_a_unit_and_a_meaning_of_its_own() -> None:
+    assert all(metric.unit and metric.meaning for metric in METRICS.values())
+    assert all(metric.name == name for name, metric in METRICS.items())
+
+
+def test_an_unregistered_name_is_refused() -> None:
+    check_names(["kl/exact_token", "eval/gold"])
+    with pytest.raises(ValueError, match="unregistered metric 'kl/token'"):
+        check_names(["kl/exact_token", "kl/token"])
+
+
+def test_a_kl_name_says_estimator_and_unit() -> None:
+    for name in METRICS:
+        what = name.partition("/")[2]
+        if name.startswith("kl/") or what.startswith(("k1", "k3", "kl_")):
+            assert name.endswith(("_token", "_seq")), name
+
+
+def test_the_unit_of_a_kl_follows_its_name() -> None:
+    for name, metric in METRICS.items():
+        if name.startswith("kl/") or name in ("eval/kl_token", "eval/kl_seq"):
+            wanted = "nats/token" if name.endswith("_token") else "nats/sequence"
+            assert metric.unit == wanted, name
+
+
+def test_seconds_end_in_s_and_shares_in_frac() -> None:
+    for name, metric in METRICS.items():
+        assert (metric.unit == "s") == name.endswith("_s"), name
+        assert metric.unit.startswith("share of") == name.endswith("_frac"), name
+
+
+def test_trl_names_mean_the_same_number() -> None:
+    mirrored = trl_names({"kl/k3_token": 0.1, "kl/exact_token": 0.2, "train/proxy_mean": 3.0})
+    assert mirrored == {"kl": 0.1, "reward": 3.0}
+
+
+def test_no_two_metrics_share_a_trl_name() -> None:
+    names = [metric.trl for metric in METRICS.values() if metric.trl]
+    assert len(set(names)) == len(names)
+    assert not set(names) & METRICS.keys()
+
+
+def test_the_glossary_has_a_row_of_four_cells_for_every_metric() -> None:
+    rows = glossary().splitlines()[2:]
+    assert len(rows) == len(METRICS)
+    assert all(row.replace("\\|", "").count("|") == 5 for row in rows)

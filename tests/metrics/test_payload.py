@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+
+from kltune.metrics.payload import (
+    Point,
+    digest_rows,
+    flatten,
+    points,
+    run_status,
+    sample_table,
+    state_tags,
+)
+
+
+def test_only_registered_finite_metrics_become_points() -> None:
+    row = {"time": 2.5, "step": 7, "attempt": 1, "eval/gold": 0.5, "kl": 0.1, "eval/proxy": None}
+    assert points([row]) == [Point("eval/gold", 0.5, 2500, 7)]
+    assert points([{**row, "eval/gold": math.nan}]) == []
+
+
+def test_nested_settings_become_dotted_params() -> None:
+    assert flatten({"schema": 1, "a": {"b": 1e-3, "c": None}, "d": [1, "é"]}) == {
+        "a.b": "0.001",
+        "d": '[1, "é"]',
+    }
+
+
+@pytest.mark.parametrize(
+    ("state", "status"),
+    [
+        ("complete", "FINISHED"),
+        ("pruned", "KILLED"),
+        ("failed", "FAILED"),
+        ("interrupted", "KILLED"),
+        ("running", "RUNNING"),
+    ],
+)
+def test_each_ending_has_its_run_status(state: str, status: str) -> None:
+    assert run_status(state) == status
+
+
+def test_the_stop_detail_is_passed_on_word_for_word() -> None:
+    detail = "kl 0.612 > 0.5 nats/token for 3 steps"
+    ending = {"state": "complete", "reason": "kl_limit", "detail": detail, "feasible": False}
+    tags = state_tags(ending)
+    assert tags["kltune.stop_detail"] == detail
+    assert tags["kltune.feasible"] == "false"
+
+
+def test_a_trial_that_runs_again_loses_the_words_of_its_last_end() -> None:
+    ended = state_tags({"state": "failed", "reason": "error", "detail": "x", "feasible": None})
+    assert ended.keys() == state_tags(None).keys()
+    assert state_tags(None)["kltune.stop_reason"] == ""
+
+
+def test_a_digest_depends_on_content_and_order_only() -> None:
+    one, two = {"id": "1", "text": "a"}, {"text": "b", "id": "2"}
+    assert digest_rows([one, two]) == digest_rows([one, {"id": "2", "text": "b"}])
+    assert digest_rows([one, two]) != digest_rows([two, one])
+    assert len(digest_rows([one])) == 16  # MLflow takes at most 36
+
+
+def test_the_sample_table_is_what_mlflow_reads_as_one() -> None:
+    table = json.loads(sample_table([{"step": 1, "prompt": "é", "gold": 0.5}]))
+    assert len(table["data"][0]) == len(table["columns"])
+    assert dict(zip(table["columns"], table["data"][0], strict=True))["prompt"] == "é"

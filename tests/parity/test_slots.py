@@ -1,0 +1,215 @@
+"""K trials packed against each alone, and a slot against whatever its neighbours do."""
+
+from __future__ import annotations
+
+import pytest
+import tiny
+import torch
+from oracle import push, recorded_bank, relative_error
+
+from kltune.metrics.record import EvalMetrics, StepMetrics
+from kltune.spec.trial import TrialSpec
+from kltune.trainer.bank import Bank
+from kltune.trainer.lora import StackedLoRALinear
+
+pytestmark = pytest.mark.parity
+
+WATCHED = {
+    "seed": 3,
+    "penalty": "k3-loss",
+    "controller": "proportional",
+    "target_kl": 0.05,
+    "horizon": 40,
+}
+SPECS: tuple[TrialSpec, ...] = (
+    tiny.trial(seed=3, beta=0.3, penalty="k1-reward", learning_rate=1e-2),
+    tiny.trial(seed=4, beta=0.0, penalty=None, learning_rate=3e-3),
+    tiny.trial(**{**WATCHED, "seed": 5, "learning_rate": 2e-2}),
+    tiny.trial(seed=3, beta=0.05, penalty="k2-loss", learning_rate=5e-3),
+)
+
+
+def numbers(metrics: StepMetrics | EvalMetrics) -> dict[str, str]:
+    """Every number but the clock's, to the last bit (hex also tells 0.0 from -0.0)."""
+    return {n: float(v).hex() for n, v in metrics.values.items() if not n.startswith("time/")}
+
+
+def packed(
+    specs: list[TrialSpec], *, compact: bool, poisoned: int | None = None, **trainer: object
+) -> Bank:
+    """One slot for each spec, off the reference by the slot's own start; NaN in the adapter of ``poisoned``."""
+    bank = tiny.bank(len(specs), compact=compact, **trainer)
+    for slot, spec in enumerate(specs):
+        bank.admit(slot, slot, spec, None)
+        push(bank, slot, seed=spec.seed)
+    if poisoned is not None:
+        bank.parts.stack.flat_KP[poisoned] = torch.nan
+    return bank
+
+
+def state(bank: Bank, slot: int) -> list[torch.Tensor]:
+    parts = bank.parts
+    rows = (
+        parts.stack.grad_KP,
+        parts.stack.flat_KP,
+        parts.optimizer.exp_avg_KP,
+        parts.optimizer.exp_avg_sq_KP,
+    )
+    return [tensor[slot].clone() for tensor in rows]
+
+
+@pytest.mark.parametrize("micro_batch", [None, 2])
+@pytest.mark.parametrize("watched", [0, 1, 2])
+def test_with_fixed_shapes_neighbours_change_not_one_bit(
+    watched: int, micro_batch: int | None
+) -> None:
+    spec = tiny.trial(**WATCHED)
+    quiet, loud = [tiny.trial(seed=1), tiny.trial(seed=2)], [
+        tiny.trial(seed=8, beta=0.0, penalty=None, learning_rate=0.5),
+        tiny.trial(seed=9, beta=2.0, penalty="k1-reward", learning_rate=0.3),
+    ]  # fmt: skip
+    banks = []
+    for neighbours, poisoned in ((quiet, None), (loud, (watched + 1) % 3)):
+        specs = [*neighbours[:watched], spec, *neighbours[watched:]]
+        banks.append(packed(specs, compact=False, poisoned=poisoned, micro_batch=micro_batch))
+    one, other = banks
+    for _ in range(3):
+        expected, got = one.train_step()[watched], other.train_step()[watched]
+        assert expected.values["train/grad_norm"] > 0
+        assert numbers(got) == numbers(expected)
+        for a, b in zip(state(one, watched), state(other, watched), strict=True):
+            assert torch.equal(a, b)
+    slots = [0, 1, 2]
+    expected_eval, got_eval = one.evaluate(slots)[watched], other.evaluate(slots)[watched]
+    assert numbers(got_eval) == numbers(expected_eval)
+    assert got_eval.samples == expected_eval.samples
+
+
+def test_with_compaction_a_broken_neighbour_leaves_the_others_finite_and_within_1e_5() -> None:
+    specs = list(SPECS[:3])
+    clean, broken = packed(specs, compact=True), packed(specs, compact=True, poisoned=1)
+    for _ in range(3):
+        expected, got = clean.train_step(), broken.train_step()
+        assert not got[1].is_finite
+        for slot in (0, 2):
+            assert got[slot].is_finite
+            assert got[slot].tokens == expected[slot].tokens
+            assert got[slot].kl_token == pytest.approx(expected[slot].kl_token, rel=1e-5, abs=1e-6)
+            grads = (bank.parts.stack.grad_KP[slot] for bank in (broken, clean))
+            assert relative_error(*grads) < 1e-5
+            # what rounding did to one step must not add up in the comparison of the next
+            for ours, theirs in zip(rows(broken, slot), rows(clean, slot), strict=True):
+                ours.copy_(theirs)
+
+
+def rows(bank: Bank, slot: int) -> list[torch.Tensor]:
+    parts = bank.parts
+    return [
+        parts.stack.flat_KP[slot],
+        parts.optimizer.exp_avg_KP[slot],
+        parts.optimizer.exp_avg_sq_KP[slot],
+    ]
+
+
+@pytest.mark.parametrize("compact", [True, False])
+def test_packed_and_alone_have_the_same_tokens_and_gradients_from_the_same_state(
+    compact: bool,
+) -> None:
+    together, together_proxy, _ = recorded_bank(4, compact=compact)
+    solo = [recorded_bank(1, compact=compact)[:2] for _ in SPECS]
+    for slot, spec in enumerate(SPECS):
+        for bank, place in ((together, slot), (solo[slot][0], 0)):
+            bank.admit(place, slot, spec, None)
+            push(bank, place, seed=slot)
+    for step in range(3):
+        got = together.train_step()
+        for slot, (alone, proxy) in enumerate(solo):
+            (expected,) = alone.train_step()
+            assert together_proxy.calls[4 * step + slot] == proxy.calls[step], (step, slot)
+            assert expected.values["train/grad_norm"] > 0
+            assert (
+                relative_error(together.parts.stack.grad_KP[slot], alone.parts.stack.grad_KP[0])
+                < 1e-5
+            )
+            assert got[slot].beta == pytest.approx(expected.beta, rel=1e-5)
+            assert got[slot].kl_token == pytest.approx(expected.kl_token, rel=1e-5)
+            for ours, theirs in zip(rows(alone, 0), rows(together, slot), strict=True):
+                ours.copy_(theirs)
+
+
+def test_packed_and_alone_sample_the_same_tokens_in_the_first_steps() -> None:
+    together, together_proxy, _ = recorded_bank(4)
+    for slot, spec in enumerate(SPECS):
+        together.admit(slot, slot, spec, None)
+    for _ in range(4):
+        together.train_step()
+    for slot, spec in enumerate(SPECS):
+        alone, proxy, _ = recorded_bank(1)
+        alone.admit(0, slot, spec, None)
+        for _ in range(4):
+            alone.train_step()
+        assert together_proxy.calls[slot::4] == proxy.calls
+
+
+def test_a_trial_that_fills_a_freed_slot_is_the_trial_of_a_fresh_bank() -> None:
+    spec = tiny.trial(**WATCHED)
+    used, fresh = tiny.bank(2, compact=False), tiny.bank(2, compact=False)
+    for slot in range(2):
+        used.admit(slot, slot, tiny.trial(seed=slot, learning_rate=0.1), None)
+    for _ in range(3):
+        used.train_step()
+    used.evict(1)
+    fresh.admit(0, 0, tiny.trial(seed=6), None)
+    for bank in (used, fresh):
+        bank.admit(1, 9, spec, None)
+    for _ in range(3):
+        got, expected = used.train_step()[1], fresh.train_step()[1]
+        assert (got.step, got.trial_number) == (expected.step, 9)
+        assert numbers(got) == numbers(expected)
+        for a, b in zip(state(used, 1), state(fresh, 1), strict=True):
+            assert torch.equal(a, b)
+
+
+def test_admitting_a_trial_disturbs_no_running_one() -> None:
+    alone, joined = (recorded_bank(2)[0] for _ in range(2))
+    for bank in (alone, joined):
+        bank.admit(0, 0, SPECS[0], None)
+        bank.train_step()
+    joined.admit(1, 1, SPECS[1], None)
+    for _ in range(2):
+        (expected,), got = alone.train_step(), joined.train_step()[0]
+        assert got.kl_token == pytest.approx(expected.kl_token, rel=1e-4)
+        assert got.tokens == expected.tokens
+
+
+def base_calls(num_slots: int, what: str) -> int:
+    """Matmuls of the frozen base in one step or evaluation of ``num_slots`` trials."""
+    bank, _, _ = recorded_bank(num_slots, compact=False, never_ends=True)
+    for slot in range(num_slots):
+        bank.admit(slot, slot, tiny.trial(seed=slot), None)
+    calls = 0
+
+    def count(*_args: object) -> None:
+        nonlocal calls
+        calls += 1
+
+    for module in bank.parts.loaded.body.modules():
+        if isinstance(module, StackedLoRALinear):
+            module.base.register_forward_hook(count)
+    if what == "train_step":
+        bank.train_step()
+    else:
+        bank.evaluate(list(range(num_slots)))
+    return calls
+
+
+@pytest.mark.parametrize("what", ["train_step", "evaluate"])
+def test_base_matmuls_do_not_grow_with_the_number_of_slots(what: str) -> None:
+    linear_layers, prompt, positions, scoring = (
+        14,
+        1,
+        5,
+        2,
+    )  # 6 tokens: one from the prompt, 5 more positions
+    expected = linear_layers * (prompt + positions + scoring)
+    assert [base_calls(k, what) for k in (1, 2, 4)] == [expected] * 3

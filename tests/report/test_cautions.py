@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+from fake_study import trial, write_study
+
+from kltune.report.cautions import cautions
+from kltune.report.recommend import recommend
+from kltune.report.rows import StudyRows, read_study
+from kltune.trial.outcome import StopReason
+
+
+def text_of(study: StudyRows) -> str:
+    return " ".join(cautions(study, recommend(study)))
+
+
+def test_a_pruned_trial_above_the_best_is_shown(tmp_path: Path) -> None:
+    # field case B27
+    pruned = trial(0.2, gold=(0.2, 0.9, 0.9), steps=20, reason=StopReason.PRUNED, detail="beaten")
+    complete = trial(0.2, gold=(0.2, *[0.7] * 8))
+    text = text_of(read_study(write_study(tmp_path, [pruned, complete])))
+    assert "Pruned trial 0 was higher at its best evaluation (gold 0.900" in text
+
+
+def test_a_penalty_that_drowns_the_reward_is_warned_of(tmp_path: Path) -> None:
+    # field case E3
+    study = read_study(write_study(tmp_path, [trial(0.1)]))
+    (row,) = study.trials
+    curve = dataclasses.replace(row.curve, beta=(0.1,) * 80, kl_seq=(5.0,) * 80)
+    drowned = dataclasses.replace(row, sigma_r=1e-4, curve=curve)
+    assert "5,000 times the spread" in text_of(dataclasses.replace(study, trials=(drowned,)))
+    assert text_of(study) == ""
+
+
+def test_a_loss_that_rises_from_zero_is_no_failure(tmp_path: Path) -> None:
+    # field cases A34 and E4: the fake's loss rises at every step
+    assert text_of(read_study(write_study(tmp_path, [trial(0.2)]))) == ""
+
+
+def test_an_answer_from_an_unfinished_study_says_so(tmp_path: Path) -> None:
+    study = read_study(write_study(tmp_path, [trial(0.1), trial(0.2, steps=30, reason=None)]))
+    assert "Trials that have not ended: 1" in text_of(study)

@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+from fake_study import trial, write_study
+
+from kltune.report.compare import (
+    overoptimisation,
+    penalty_to_spread,
+    plateau,
+    prompt_scores,
+    value_difference,
+    worst_overoptimised,
+)
+from kltune.report.rows import TrialRow, read_study
+from kltune.spec.study import ObjectiveSpec
+from kltune.spec.trial import KLUnit
+
+PEAK = ObjectiveSpec(metric="gold_peak", kl_limit=0.5)
+FLAT = (0.2, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5)
+HUMP = (0.2, 0.4, 0.9, 0.9, 0.5, 0.3, 0.2, 0.1, 0.0)
+
+
+def rows_of(tmp_path: Path, *fakes: object) -> tuple[TrialRow, ...]:
+    return read_study(write_study(tmp_path, list(fakes))).trials  # type: ignore[arg-type]
+
+
+def test_prompts_that_vary_alike_tell_a_small_difference_apart(tmp_path: Path) -> None:
+    a, b = rows_of(
+        tmp_path,
+        trial(0.2, gold=FLAT, noise=0.02),
+        trial(0.2, gold=[g - 0.05 for g in FLAT], noise=0.02),
+    )
+    difference = value_difference(a, b, PEAK)
+    assert difference is not None
+    assert difference.num_prompts == 64
+    assert difference.is_told_apart
+    assert difference.low < 0.05 < difference.high
+    assert difference.high - difference.low < 0.05  # prompts alone vary by 0.3 / 8, far more
+
+
+def test_noise_of_prompts_hides_a_small_difference(tmp_path: Path) -> None:
+    a, b = rows_of(tmp_path, trial(0.2, gold=FLAT), trial(0.2, gold=[g - 0.02 for g in FLAT]))
+    difference = value_difference(a, b, PEAK)
+    assert difference is not None
+    assert not difference.is_told_apart
+
+
+def test_the_interval_is_centred_on_the_told_values(tmp_path: Path) -> None:
+    a, b = rows_of(tmp_path, trial(0.2, gold=FLAT, value=0.7), trial(0.2, gold=FLAT, value=0.4))
+    difference = value_difference(a, b, PEAK)
+    assert difference is not None
+    assert difference.mean == pytest.approx(0.3)
+    assert (difference.low + difference.high) / 2 == pytest.approx(0.3)
+
+
+def test_without_prompts_in_common_nothing_is_compared(tmp_path: Path) -> None:
+    a, b = rows_of(tmp_path, trial(0.2), trial(0.2))
+    assert a.peak is not None
+    short = dataclasses.replace(a, peak=dataclasses.replace(a.peak, gold_by_prompt=(0.1, 0.2)))
+    assert value_difference(short, b, PEAK) is None
+
+
+def test_gold_final_is_compared_at_the_last_two_evaluations(tmp_path: Path) -> None:
+    (row,) = rows_of(tmp_path, trial(0.2, gold=HUMP))
+    scores = prompt_scores(row, ObjectiveSpec(metric="gold_final"))
+    assert scores is not None
+    assert float(scores.mean()) == pytest.approx(0.05)
+
+
+def test_the_window_to_stop_in_is_unbroken_but_the_width_counts_all(tmp_path: Path) -> None:
+    gold = (0.2, 0.5, 0.9, 0.89, 0.5, 0.9, 0.5, 0.4, 0.3)
+    (row,) = rows_of(tmp_path, trial(1.0, gold=gold))
+    found = plateau(row, PEAK, KLUnit.TOKEN)
+    assert found is not None
+    assert (found.first_step, found.last_step) == (20, 30)
+    assert (found.width, found.total) == (3, 8)
+
+
+def test_an_evaluation_over_the_kl_limit_does_not_widen_the_plateau(tmp_path: Path) -> None:
+    (row,) = rows_of(tmp_path, trial(0.0, gold=FLAT))
+    wide = plateau(row, ObjectiveSpec(), KLUnit.TOKEN)
+    held = plateau(row, ObjectiveSpec(kl_limit=0.3), KLUnit.TOKEN)
+    assert wide is not None
+    assert held is not None
+    assert held.width < wide.width
+
+
+def test_gold_that_falls_while_the_proxy_rises_is_overoptimised(tmp_path: Path) -> None:
+    falls, holds = rows_of(tmp_path, trial(0.0, gold=HUMP), trial(0.5, gold=sorted(HUMP)))
+    assert overoptimisation(falls) == pytest.approx(0.9)
+    assert overoptimisation(holds) is None
+    assert worst_overoptimised((holds, falls)) is falls
+
+
+def test_gold_that_falls_with_the_proxy_is_not_overoptimised(tmp_path: Path) -> None:
+    (row,) = rows_of(tmp_path, trial(0.0, gold=HUMP))
+    sunk = dataclasses.replace(
+        row, checkpoints=tuple(dataclasses.replace(c, proxy=-c.step) for c in row.checkpoints)
+    )
+    assert overoptimisation(sunk) is None
+
+
+def test_a_penalty_far_above_the_reward_spread_shows_as_a_ratio(tmp_path: Path) -> None:
+    # field case E3: spread 1e-4, penalty 0.5
+    (row,) = rows_of(tmp_path, trial(0.1))
+    curve = dataclasses.replace(row.curve, beta=(0.1, 0.1), kl_seq=(5.0, 5.0))
+    tiny = dataclasses.replace(row, sigma_r=1e-4, curve=curve)
+    assert penalty_to_spread(tiny, is_beta_in_reward=True) == pytest.approx(5000)
+    assert penalty_to_spread(tiny, is_beta_in_reward=False) == pytest.approx(0.5)
+    assert (
+        penalty_to_spread(dataclasses.replace(tiny, sigma_r=None), is_beta_in_reward=True) is None
+    )

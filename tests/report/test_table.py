@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from fake_study import trial, write_study
+
+from kltune.report.document import Grid
+from kltune.report.rows import StudyRows, read_study
+from kltune.report.table import trial_blocks
+from kltune.trial.outcome import StopReason
+
+
+def grid_of(study: StudyRows) -> Grid:
+    (grid,) = [block for block in trial_blocks(study, study.trials[0]) if isinstance(block, Grid)]
+    return grid
+
+
+def test_the_guards_words_stand_verbatim(tmp_path: Path) -> None:
+    detail = "kl 0.612 > 0.5 nats/token for 3 steps | <b>"
+    study = read_study(
+        write_study(tmp_path, [trial(0.1, reason=StopReason.KL_LIMIT, detail=detail)])
+    )
+    assert any(detail in row for row in grid_of(study).rows)
+
+
+def test_rows_and_header_have_the_same_length_whatever_the_state(tmp_path: Path) -> None:
+    fakes = [
+        trial(0.1),
+        trial(0.1, steps=0, reason=None),
+        trial(0.0, steps=5, reason=StopReason.ERROR),
+    ]
+    grid = grid_of(read_study(write_study(tmp_path, fakes)))
+    assert {len(row) for row in grid.rows} == {len(grid.header)}
+    assert [row[0] for row in grid.rows] == ["0", "1", "2"]
+
+
+def test_kl_is_given_in_both_units_and_beta_as_a_range(tmp_path: Path) -> None:
+    study = read_study(write_study(tmp_path, [trial(0.1)]))
+    grid = grid_of(study)
+    assert "KL at peak (nats/token)" in grid.header
+    assert "KL at peak (nats/sequence)" in grid.header
+    assert grid.rows[0][grid.header.index("beta range")] == "0.1"
+
+
+def test_the_highest_value_comes_first_and_infeasible_trials_after_all_feasible(
+    tmp_path: Path,
+) -> None:
+    fakes = [trial(1.0, value=0.1), trial(1.0, value=0.3), trial(0.0, value=0.9)]
+    study = read_study(write_study(tmp_path, fakes, objective={"kl_limit": 0.06}))
+    assert [row[0] for row in grid_of(study).rows] == ["1", "0", "2"]

@@ -1,0 +1,231 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from spec_files import adaptive, minimal, own_task, write
+
+from kltune.errors import SpecError
+from kltune.spec.checks import check_paths, find_doubts, inert_horizon
+from kltune.spec.load import load_spec
+
+
+def complaints(folder: Path, spec: dict[str, Any]) -> list[str]:
+    """What check_paths says, the model left out where the test doesn't give one."""
+    try:
+        check_paths(load_spec(write(folder, spec)))
+    except SpecError as error:
+        return [line.strip() for line in str(error).splitlines()[1:]]
+    return []
+
+
+def model_folder(folder: Path) -> Path:
+    model = folder / "model"
+    model.mkdir()
+    (model / "config.json").write_text("{}")
+    (model / "model.safetensors").touch()
+    return model
+
+
+def with_model(folder: Path, base: str, **more: str) -> dict[str, Any]:
+    return {**own_task(folder), "model": {"base": base, **more}}
+
+
+def test_a_task_and_a_model_that_are_there_pass(tmp_path: Path) -> None:
+    assert complaints(tmp_path, with_model(tmp_path, str(model_folder(tmp_path)))) == []
+
+
+def test_all_missing_paths_are_in_one_message(tmp_path: Path) -> None:
+    spec = with_model(tmp_path, "./gone")
+    spec["task"] = {"prompts": "gone.txt", "proxy": "gone.py:f", "gold": "gone.py:g"}
+    fields = [line.split(":")[0] for line in complaints(tmp_path, spec)]
+    assert fields == ["model.base", "task.prompts", "task.proxy", "task.gold"]
+
+
+@pytest.mark.parametrize("base", ["./gone", "/gone/away", "a/b/c", "~/gone-model", "gone/"])
+def test_a_missing_model_folder_is_named(tmp_path: Path, base: str) -> None:
+    (line,) = complaints(tmp_path, with_model(tmp_path, base))
+    assert line.startswith("model.base: no such folder: ")
+
+
+def test_a_hub_id_is_not_taken_for_a_folder(tmp_path: Path) -> None:
+    assert complaints(tmp_path, with_model(tmp_path, "owner/some-model-1.5B")) == []
+    assert complaints(tmp_path, with_model(tmp_path, "gpt2")) == []
+
+
+def test_an_owner_that_is_a_folder_means_a_mistyped_folder(tmp_path: Path) -> None:
+    (tmp_path / "models").mkdir()
+    (line,) = complaints(tmp_path, with_model(tmp_path, "models/mine"))
+    assert line.startswith("model.base: no such folder: ")
+
+
+@pytest.mark.parametrize(
+    ("missing", "told"), [("config.json", "no config.json"), ("model.safetensors", "no weights")]
+)
+def test_a_folder_without_a_model_is_refused(tmp_path: Path, missing: str, told: str) -> None:
+    model = model_folder(tmp_path)
+    (model / missing).unlink()
+    (line,) = complaints(tmp_path, with_model(tmp_path, "model"))
+    assert told in line
+
+
+def test_a_gguf_is_named_beside_its_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "quantised"
+    folder.mkdir()
+    (folder / "m.gguf").touch()
+    assert complaints(tmp_path, with_model(tmp_path, "quantised", gguf_file="m.gguf")) == []
+    (line,) = complaints(tmp_path, with_model(tmp_path, "quantised", gguf_file="x.gguf"))
+    assert "no x.gguf in" in line
+    (line,) = complaints(tmp_path, with_model(tmp_path, "quantised/m.gguf"))
+    assert "is a file; name its folder" in line
+
+
+@pytest.mark.parametrize(
+    ("base", "told"),
+    [
+        ("builtin:kitchn", "no built-in model 'kitchn'; built in: kitchen"),
+        ("package:no_such_package", "'no_such_package' is not installed here: pip install no-such"),
+        ("package:json", "the package 'json' holds no *.gguf"),
+        ("package:os.path", "needs the name of an importable package"),
+        ("package:__main__", "is not installed"),
+    ],
+)
+def test_built_in_and_packaged_models_must_be_there(tmp_path: Path, base: str, told: str) -> None:
+    (line,) = complaints(tmp_path, with_model(tmp_path, base))
+    assert told in line
+
+
+def test_a_package_is_searched_for_its_gguf(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "packed_model"
+    package.mkdir()
+    (package / "__init__.py").write_text("raise RuntimeError('a check never runs foreign code')")
+    (package / "one.gguf").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    assert complaints(tmp_path, with_model(tmp_path, "package:packed_model")) == []
+    (package / "two.gguf").touch()
+    (line,) = complaints(tmp_path, with_model(tmp_path, "package:packed_model"))
+    assert "holds several GGUF files" in line
+    named = with_model(tmp_path, "package:packed_model", gguf_file="two.gguf")
+    assert complaints(tmp_path, named) == []
+
+
+def test_an_unknown_built_in_task_is_refused(tmp_path: Path) -> None:
+    spec = {**minimal(), "task": "kichen", "model": {"base": str(model_folder(tmp_path))}}
+    (line,) = complaints(tmp_path, spec)
+    assert line.startswith("task: no built-in task 'kichen'; built in: ")
+    assert "kitchen" in line
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("prompts.csv", b"x", "must be a .jsonl or a .txt file (got 'prompts.csv')"),
+        ("prompts.jsonl", b"\xff\xfe", "is not UTF-8 text (byte 0)"),
+        ("prompts.txt", b" \n\n", "holds no prompts"),
+        ("prompts.jsonl", None, "can't be read: Is a directory"),
+    ],
+)
+def test_unreadable_prompts_are_refused(
+    tmp_path: Path, name: str, content: bytes | None, told: str
+) -> None:
+    spec = with_model(tmp_path, "gpt2")
+    spec["task"]["prompts"] = name
+    if content is None:
+        (tmp_path / name).mkdir()
+    else:
+        (tmp_path / name).write_bytes(content)
+    (line,) = complaints(tmp_path, spec)
+    assert line.startswith("task.prompts: ")
+    assert told in line
+
+
+def test_a_function_that_its_file_lacks_is_refused(tmp_path: Path) -> None:
+    spec = with_model(tmp_path, "gpt2")
+    spec["task"]["gold"] = "rewards.py:golden"
+    (line,) = complaints(tmp_path, spec)
+    assert line.endswith("defines no 'golden' (it defines gold, proxy)")
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "from somewhere import gold\ndef proxy(): ...",
+        "gold = proxy = len",
+        "gold: object = len\nproxy = 1",
+        "from somewhere import *",
+        "if True:\n    def gold(): ...\n    def proxy(): ...",
+    ],
+)
+def test_a_function_defined_in_another_way_is_not_refused(tmp_path: Path, code: str) -> None:
+    spec = with_model(tmp_path, "gpt2")
+    (tmp_path / "rewards.py").write_text(code)
+    assert complaints(tmp_path, spec) == []
+
+
+def test_a_file_that_is_no_python_is_refused(tmp_path: Path) -> None:
+    spec = with_model(tmp_path, "gpt2")
+    (tmp_path / "rewards.py").write_text("def gold(:")
+    lines = complaints(tmp_path, spec)
+    assert len(lines) == 2
+    assert all("is not Python" in line for line in lines)
+
+
+def test_gold_and_proxy_must_not_be_the_same_function(tmp_path: Path) -> None:
+    spec = with_model(tmp_path, "gpt2")
+    spec["task"]["gold"] = "./rewards.py:proxy"  # the same file by another path
+    (line,) = complaints(tmp_path, spec)
+    assert line.startswith("task.gold: is the same function as task.proxy")
+    spec["task"] |= {"gold": "pkg.mod:score", "proxy": "pkg.mod:score"}
+    (line,) = complaints(tmp_path, spec)
+    assert "is the same function" in line
+    spec["task"]["proxy"] = {"learned": {"from": "gold"}}
+    assert complaints(tmp_path, spec) == []
+
+
+def doubts(folder: Path, spec: dict[str, Any]) -> list[str]:
+    return find_doubts(load_spec(write(folder, spec)).spec)
+
+
+def test_inert_horizon_is_where_beta_can_move_by_ten_percent() -> None:
+    bound = inert_horizon(rows=64, steps=80)
+    assert (1 + 0.2 * 64 / bound) ** 80 == pytest.approx(1.1)
+    assert bound == pytest.approx(10737.5, abs=1)
+    assert inert_horizon(rows=64, steps=1) == pytest.approx(128)
+
+
+def test_a_horizon_that_cannot_move_beta_is_called_inert(tmp_path: Path) -> None:
+    spec = adaptive()
+    assert doubts(tmp_path, spec) == []
+    spec["search"]["horizon"]["log"] = [8, 10_000]  # 8 completions x 20 steps: inert above 335
+    (told,) = doubts(tmp_path, spec)
+    assert told.startswith("search.horizon: values above 335 leave the proportional controller")
+    assert "at 10,000 sequences it can raise beta by 0.3 % at most in 20 steps" in told
+    spec["search"]["horizon"] = 10_000
+    (told,) = doubts(tmp_path, spec)
+    assert told.startswith("search.horizon: every value leave")
+
+
+def test_limits_that_contradict_each_other_are_doubted(tmp_path: Path) -> None:
+    spec = adaptive()
+    spec["objective"] = {"kl_limit": 0.5}
+    spec["guards"] = {"kl": {"limit": 0.1, "patience": 20}}
+    fields = [told.split(":")[0] for told in doubts(tmp_path, spec)]
+    assert fields == ["guards.kl.limit", "guards.kl.patience", "search.target_kl"]
+
+
+def test_a_limit_in_the_wrong_unit_is_doubted(tmp_path: Path) -> None:
+    spec = {**minimal(), "objective": {"kl_limit": 6}}
+    (told,) = doubts(tmp_path, spec)
+    assert told == (
+        "objective.kl_limit: 6 nats per token is 192 nats over 32 tokens; "
+        "if nats per sequence are meant, set kl_unit: sequence"
+    )
+    assert doubts(tmp_path, {**spec, "kl_unit": "sequence"}) == []
+
+
+def test_a_trial_that_is_judged_only_at_its_ends_is_doubted(tmp_path: Path) -> None:
+    (told,) = doubts(tmp_path, {**minimal(), "evaluate": {"every": 20}})
+    assert told.startswith("evaluate.every: 20 of 20 steps")

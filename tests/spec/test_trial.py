@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from kltune.spec.trial import Penalty, TrialSpec
+
+PROPORTIONAL = {"controller": "proportional", "target_kl": 0.1, "horizon": 64}
+
+
+def spec(**changes: Any) -> TrialSpec:
+    return TrialSpec.model_validate(
+        {"beta": 0.1, "penalty": "k2-loss", "learning_rate": 1e-3, **changes}
+    )
+
+
+def test_a_proportional_controller_can_not_leave_beta_0() -> None:
+    with pytest.raises(ValidationError, match="can't leave beta = 0"):
+        spec(beta=0, **PROPORTIONAL)
+    assert spec(beta=1e-3, **PROPORTIONAL).horizon == 64
+
+
+@pytest.mark.parametrize("name", ["target_kl", "horizon"])
+def test_a_proportional_controller_needs_target_and_horizon(name: str) -> None:
+    with pytest.raises(ValidationError, match="needs target_kl and horizon"):
+        spec(**{**PROPORTIONAL, name: None})
+
+
+def test_only_beta_0_does_without_a_penalty() -> None:
+    assert spec(beta=0, penalty=None).penalty is None
+    with pytest.raises(ValidationError, match="needed where beta is above 0"):
+        spec(penalty=None)
+
+
+def test_one_penalty_is_paid_in_the_reward() -> None:
+    assert [penalty.in_reward for penalty in Penalty] == [True, False, False]

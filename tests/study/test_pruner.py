@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import optuna
+import pytest
+
+from kltune.spec.study import PruningSpec
+from kltune.spec.trial import KLUnit
+from kltune.study.pruner import (
+    ATTR_EVALS,
+    Standing,
+    is_warm,
+    judge_against_peers,
+    pack_standings,
+    standings_at,
+)
+from kltune.trial.outcome import StopReason, Verdict
+
+PRUNING = PruningSpec(peers=3)
+PEERS = [Standing(0.6, 0.2, 0.02), Standing(0.7, 0.3, 0.02), Standing(0.8, 0.4, 0.02)]
+
+
+def judge(gold: float, kl: float, peers: list[Standing] = PEERS) -> Verdict | None:
+    return judge_against_peers(Standing(gold, kl, 0.05), peers, 40, PRUNING, KLUnit.TOKEN)
+
+
+def test_lower_gold_at_no_lower_kl_is_beaten_and_says_by_what() -> None:
+    assert judge(0.5, 0.3) == Verdict(
+        StopReason.PRUNED,
+        "gold 0.500 ± 0.050 < 0.700, the median of 3 trials at step 40, "
+        "with kl 0.3 ≥ their 0.3 nats/token",
+    )
+
+
+def test_a_slow_trial_with_lower_kl_is_not_pruned() -> None:
+    assert judge(0.1, 0.29) is None
+
+
+def test_a_difference_within_the_trials_own_standard_error_is_none() -> None:
+    assert judge(0.66, 0.5) is None
+    assert judge(0.64, 0.5) is not None
+
+
+def test_too_few_peers_prune_nothing() -> None:
+    assert judge(0.1, 0.9, PEERS[:2]) is None
+
+
+def test_pruning_can_be_switched_off() -> None:
+    off = PruningSpec(peers=3, enabled=False)
+    assert judge_against_peers(Standing(0, 9, 0), PEERS, 40, off, KLUnit.TOKEN) is None
+
+
+def test_nothing_is_pruned_before_the_warm_up_share() -> None:
+    assert not is_warm(39, 100, PruningSpec(warmup=0.4))
+    assert is_warm(40, 100, PruningSpec(warmup=0.4))
+
+
+def gold_of_a_setting(speed: float, step: int) -> float:
+    """Over-optimisation in one line: gold rises, peaks when speed x step is 40, and falls."""
+    x = speed * step / 40
+    return 2 * x - x * x
+
+
+def kl_of_a_setting(speed: float, step: int) -> float:
+    return speed * step / 100
+
+
+def test_the_best_at_the_end_that_starts_slowest_is_never_pruned() -> None:
+    speeds = [0.5, 1.0, 2.0, 3.0, 4.0, 5.0]  # 0.5 is best at step 80, worst at step 10
+    ends = {speed: gold_of_a_setting(speed, 80) for speed in speeds}
+    assert max(ends, key=lambda speed: ends[speed]) == 0.5
+    pruning = PruningSpec(peers=5)
+    for step in range(10, 81, 10):
+        at = {
+            s: Standing(gold_of_a_setting(s, step), kl_of_a_setting(s, step), 0.0) for s in speeds
+        }
+        peers = [at[s] for s in speeds if s != 0.5]
+        verdict = judge_against_peers(at[0.5], peers, step, pruning, KLUnit.TOKEN)
+        assert verdict is None, step
+    fastest = [at[s] for s in speeds if s != 5.0]
+    assert judge_against_peers(at[5.0], fastest, 80, pruning, KLUnit.TOKEN) is not None
+
+
+@pytest.fixture
+def study() -> optuna.Study:
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    return optuna.create_study(direction="maximize")
+
+
+def add(study: optuna.Study, gold: float, state: str, constraint: float = -1.0) -> None:
+    trial = study.ask()
+    trial.report(gold, 40)
+    trial.set_user_attr(ATTR_EVALS, pack_standings({40: Standing(gold, 0.1, 0.02)}))
+    if state != "RUNNING":
+        trial.set_constraint("kl", constraint)
+        value = gold if state == "COMPLETE" else None
+        study.tell(trial, value, state=optuna.trial.TrialState[state])
+
+
+def test_peers_are_running_complete_and_pruned_trials_that_reported_the_step(
+    study: optuna.Study,
+) -> None:
+    add(study, 0.1, "COMPLETE")
+    add(study, 0.2, "PRUNED")
+    add(study, 0.3, "RUNNING")
+    add(study, 0.4, "FAIL")
+    add(study, 0.5, "COMPLETE", constraint=0.3)
+    trials = study.get_trials()
+    assert [peer.gold for peer in standings_at(40, trials)] == [0.1, 0.2, 0.3]
+    assert standings_at(50, trials) == []

@@ -1,0 +1,117 @@
+"""Prompt texts to ids, counted by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import tiny
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+from transformers import PreTrainedTokenizerFast
+
+from kltune.errors import SpecError
+from kltune.spec.model import ModelSpec
+from kltune.tasks.protocol import Prompt
+from kltune.trainer.encode import PromptEncoder, pad_left, positions_of
+
+HI = Prompt("p0", "w1 w2")
+WORDS = ["<pad>", "<eos>", "<bos>", "<user>", "<system>", "<assistant>", "w1", "w2", "w3"]
+BOS = WORDS.index("<bos>")
+TEMPLATE = (
+    "{{ bos_token }}{% for m in messages %} <{{ m['role'] }}> {{ m['content'] }}{% endfor %}"
+    "{% if add_generation_prompt %} <assistant>{% endif %}"
+)
+
+
+def with_bos(template: str | None) -> Any:
+    """A tokenizer that puts <bos> before every text, as Llama's does."""
+    inner = Tokenizer(models.WordLevel({w: i for i, w in enumerate(WORDS)}, unk_token="w1"))
+    inner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    inner.post_processor = processors.TemplateProcessing(
+        single="<bos> $A", special_tokens=[("<bos>", BOS)]
+    )
+    made = PreTrainedTokenizerFast(
+        tokenizer_object=inner, pad_token="<pad>", eos_token="<eos>", bos_token="<bos>"
+    )
+    made.chat_template = template
+    return made
+
+
+def spec(**fields: object) -> ModelSpec:
+    return ModelSpec.model_validate({"base": "x", **fields})
+
+
+def words(ids: list[int]) -> str:
+    return " ".join(WORDS[i] for i in ids)
+
+
+def test_the_chat_template_is_applied_once_with_exactly_one_bos() -> None:
+    ids = PromptEncoder(with_bos(TEMPLATE), spec())(HI)
+    assert words(ids) == "<bos> <user> w1 w2 <assistant>"
+    assert ids.count(BOS) == 1
+
+
+def test_the_system_message_comes_first() -> None:
+    ids = PromptEncoder(with_bos(TEMPLATE), spec(system="w3"))(HI)
+    assert words(ids) == "<bos> <system> w3 <user> w1 w2 <assistant>"
+
+
+def test_without_a_template_the_tokenizer_adds_its_own_bos() -> None:
+    assert words(PromptEncoder(with_bos(None), spec())(HI)) == "<bos> w1 w2"
+
+
+def test_a_template_is_not_used_where_the_spec_says_never() -> None:
+    assert words(PromptEncoder(with_bos(TEMPLATE), spec(chat="never"))(HI)) == "<bos> w1 w2"
+
+
+@pytest.mark.parametrize("text", ["w1", "w1 w2 w3", "hi"])
+def test_token_counts_equal_direct_tokenisation(text: str) -> None:
+    tokenizer = with_bos(TEMPLATE)
+    ids = PromptEncoder(tokenizer, spec())(Prompt("p", text))
+    direct = tokenizer.encode(f"<bos> <user> {text} <assistant>", add_special_tokens=False)
+    assert ids == direct
+    assert all(type(i) is int for i in ids)
+
+
+@pytest.mark.parametrize(
+    "fields", [{"chat": "always"}, {"system": "w3"}, {"system": "w3", "chat": "never"}]
+)
+def test_what_needs_a_template_is_refused_without_one(fields: dict[str, str]) -> None:
+    with pytest.raises(SpecError, match=r"model\.(chat|system)"):
+        PromptEncoder(with_bos(None), spec(**fields))
+
+
+def test_a_system_message_is_refused_where_the_template_is_switched_off() -> None:
+    with pytest.raises(SpecError, match=r"model\.system"):
+        PromptEncoder(with_bos(TEMPLATE), spec(system="w3", chat="never"))
+
+
+def test_a_prompt_that_is_too_long_is_refused_by_its_id_and_length() -> None:
+    encoder = PromptEncoder(with_bos(None), spec(), max_tokens=3)
+    assert len(encoder(HI)) == 3
+    with pytest.raises(SpecError, match=r"'p7' has 4 tokens, more than the 3"):
+        encoder(Prompt("p7", "w1 w2 w3"))
+
+
+def test_a_prompt_without_tokens_is_refused_by_its_id() -> None:
+    with pytest.raises(SpecError, match="'p7' has no tokens"):
+        PromptEncoder(tiny.tokenizer(), spec())(Prompt("p7", "  "))
+
+
+def test_padding_goes_to_the_left_and_positions_start_at_the_text() -> None:
+    padded = pad_left([[5, 6], [7, 8, 9]], 0, torch.device("cpu"))
+    assert padded.ids.tolist() == [[0, 5, 6], [7, 8, 9]]
+    assert padded.mask.tolist() == [[0, 1, 1], [1, 1, 1]]
+    assert positions_of(padded.mask).tolist() == [[0, 0, 1], [0, 1, 2]]
+
+
+def test_a_wider_block_only_adds_padding() -> None:
+    padded = pad_left([[5, 6]], 0, torch.device("cpu"), width=5)
+    assert padded.ids.tolist() == [[0, 0, 0, 5, 6]]
+    assert positions_of(padded.mask).tolist() == [[0, 0, 0, 0, 1]]
+
+
+def test_a_real_token_that_equals_the_pad_id_is_not_masked() -> None:
+    padded = pad_left([[0, 5, 0], [7, 8, 9, 4]], 0, torch.device("cpu"))
+    assert padded.mask.tolist() == [[0, 1, 1, 1], [1, 1, 1, 1]]

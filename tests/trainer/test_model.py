@@ -1,0 +1,194 @@
+"""Loading and placing a base: what is refused, and what accelerate is there for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import tiny
+import torch
+from accelerate import Accelerator
+from accelerate.state import AcceleratorState
+from transformers import Gemma2Config, Gemma2ForCausalLM
+
+from kltune.errors import EnvironmentMissingError, ExitCode, SpecError
+from kltune.spec.model import ModelSpec
+from kltune.trainer.model import LoadedModel, freeze, load_model, place
+from kltune.trainer.sources import ModelSource
+
+
+@pytest.fixture(autouse=True)
+def _own_accelerate_state() -> Iterator[None]:
+    """accelerate keeps one device and precision per process; each of these tests wants its own."""
+    AcceleratorState._reset_state(reset_partial_state=True)
+    yield
+    AcceleratorState._reset_state(reset_partial_state=True)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    tiny.llama().save_pretrained(tmp_path / "tiny")
+    tiny.tokenizer().save_pretrained(tmp_path / "tiny")
+    return tmp_path / "tiny"
+
+
+def source(folder: Path, kind: str = "folder") -> ModelSource:
+    return ModelSource(str(folder), None, kind)  # pyright: ignore[reportArgumentType]
+
+
+def hidden_of(model: LoadedModel) -> torch.Tensor:
+    ids = torch.tensor([[2, 3, 4]])
+    return model.hidden(ids, torch.ones_like(ids), torch.arange(3)[None])
+
+
+def test_a_folder_is_loaded_frozen_and_in_eval_mode(folder: Path) -> None:
+    model = load_model(ModelSpec(base="x"), source(folder), "cpu", "fp32")
+    assert model.device.type == "cpu"
+    assert not model.model.training
+    assert not any(p.requires_grad for p in model.model.parameters())
+    expected = tiny.llama().state_dict()
+    assert all(torch.equal(t, expected[name]) for name, t in model.model.state_dict().items())
+    assert model.stop_ids == (1,)
+    assert model.pad_id == 0
+
+
+def test_accelerate_places_the_model_and_bf16_comes_from_its_autocast(folder: Path) -> None:
+    # Without place()'s Accelerator the hidden states below would be float32.
+    model = load_model(ModelSpec(base="x"), source(folder), "auto", "bf16")
+    assert isinstance(model.accelerator, Accelerator)
+    assert model.accelerator.mixed_precision == "bf16"
+    projected: list[torch.dtype] = []
+    layer = model.body.get_submodule("layers.0.self_attn.q_proj")
+    hook = layer.register_forward_hook(
+        lambda _module, _inputs, output: projected.append(output.dtype)
+    )
+    hidden = hidden_of(model)
+    hook.remove()
+    assert projected == [torch.bfloat16]
+    assert model.logits(hidden, 1.0).dtype == torch.float32
+    assert next(model.model.parameters()).dtype == torch.float32
+
+
+def test_fp32_computes_in_float32(folder: Path) -> None:
+    model = load_model(ModelSpec(base="x"), source(folder), "cpu", "fp32")
+    assert model.accelerator.mixed_precision == "no"
+    assert hidden_of(model).dtype == torch.float32
+
+
+def test_a_bfloat16_base_has_bfloat16_weights_and_float32_logits(folder: Path) -> None:
+    model = load_model(ModelSpec(base="x", dtype="bfloat16"), source(folder), "cpu", "fp32")
+    assert {p.dtype for p in model.model.parameters()} == {torch.bfloat16}
+    assert model.logits(hidden_of(model), 1.0).dtype == torch.float32
+
+
+def test_cpu_forces_the_cpu() -> None:
+    assert place("cpu", "fp32").device.type == "cpu"
+    assert AcceleratorState().device.type == "cpu"
+    assert AcceleratorState()._cpu, (
+        "only Accelerator(cpu=True) keeps a machine with a GPU on its CPU"
+    )
+
+
+def test_auto_is_what_accelerate_finds() -> None:
+    expected = "cuda" if torch.cuda.is_available() else "cpu"
+    assert place("auto", "fp32").device.type == expected
+
+
+@pytest.mark.parametrize("device", ["cuda:99", "cuda:1234"])
+def test_a_device_that_is_not_there_is_the_environments_fault(device: str) -> None:
+    with pytest.raises(EnvironmentMissingError, match="is not there") as caught:
+        place(device, "fp32")
+    assert caught.value.exit_code == ExitCode.ENVIRONMENT == 5
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a CUDA device")
+def test_cuda_without_cuda_is_the_environments_fault() -> None:
+    with pytest.raises(EnvironmentMissingError, match="CUDA devices on this machine: 0"):
+        place("cuda", "fp32")
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda:x", "cuda:-1", "mps", ""])
+def test_a_device_name_that_means_nothing_is_the_specs_fault(device: str) -> None:
+    with pytest.raises(SpecError, match=r"trainer\.device"):
+        place(device, "fp32")
+
+
+def test_files_that_are_no_model_are_the_specs_fault(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}", encoding="utf-8")
+    with pytest.raises(SpecError, match=r"model\.base: 'mine' could not be loaded"):
+        load_model(ModelSpec(base="mine"), source(tmp_path), "cpu", "fp32")
+
+
+def test_a_hub_that_does_not_answer_is_the_environments_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    with pytest.raises(EnvironmentMissingError, match="could not be loaded from the hub"):
+        load_model(
+            ModelSpec(base="no-such-owner/no-such-model"),
+            source(Path("no-such-owner/no-such-model"), "hub"), "cpu", "fp32",
+        )  # fmt: skip
+
+
+def gemma(cap: float | None) -> Gemma2ForCausalLM:
+    config = Gemma2Config(
+        vocab_size=30, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, head_dim=8, max_position_embeddings=64, final_logit_softcapping=cap,
+        pad_token_id=0, eos_token_id=1, bos_token_id=None, tie_word_embeddings=False,
+    )  # fmt: skip
+    model = Gemma2ForCausalLM(config).float()
+    with torch.no_grad():  # logits of the size that a trained model has
+        model.lm_head.weight.copy_(
+            2 * torch.randn(30, 32, generator=torch.Generator().manual_seed(0))
+        )
+    return model
+
+
+def test_soft_capped_logits_are_refused() -> None:
+    with pytest.raises(SpecError, match="Gemma2ForCausalLM changes its logits after the head"):
+        freeze(gemma(30.0), tiny.tokenizer(), Accelerator(cpu=True))
+    assert freeze(gemma(None), tiny.tokenizer(), Accelerator(cpu=True)).stop_ids == (1,)
+
+
+def test_a_head_that_yields_nan_is_refused() -> None:
+    model = tiny.llama()
+    with torch.no_grad():
+        model.lm_head.weight[3] = torch.nan
+    with pytest.raises(SpecError, match="changes its logits"):
+        freeze(model, tiny.tokenizer(), Accelerator(cpu=True))
+
+
+def test_a_model_without_a_stop_token_is_refused() -> None:
+    model, tokenizer = tiny.llama(), tiny.tokenizer()
+    model.config.eos_token_id = model.generation_config.eos_token_id = None
+    tokenizer.eos_token = None
+    with pytest.raises(SpecError, match="neither tokenizer nor config names a stop token"):
+        freeze(model, tokenizer, Accelerator(cpu=True))
+
+
+def test_every_stop_id_of_tokenizer_config_and_generation_config_counts() -> None:
+    model = tiny.llama()
+    model.config.eos_token_id = 7
+    model.generation_config.eos_token_id = [9, 1, 12]
+    assert freeze(model, tiny.tokenizer(), Accelerator(cpu=True)).stop_ids == (1, 7, 9, 12)
+
+
+def test_a_tokenizer_without_a_pad_token_works() -> None:
+    tokenizer = tiny.tokenizer()
+    tokenizer.pad_token = None
+    model = freeze(tiny.llama(), tokenizer, Accelerator(cpu=True))
+    assert model.pad_id == 1  # the stop token; masks go by position, so a real one is still seen
+    assert tokenizer.pad_token is None, "the user's tokenizer is left as it was"
+
+
+def test_the_embedding_is_left_at_its_size() -> None:
+    model = freeze(tiny.llama(vocabulary=40), tiny.tokenizer(), Accelerator(cpu=True))
+    assert model.head.weight.shape[0] == model.body.embed_tokens.weight.shape[0] == 40
+
+
+def test_temperature_divides_the_logits() -> None:
+    model = tiny.loaded()
+    hidden = torch.randn(3, 32, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(model.logits(hidden, 0.5), 2 * model.logits(hidden, 1.0))

@@ -1,0 +1,84 @@
+"""What a scorer does wrong costs its own trial, with a message that says what."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from kltune.errors import SpecError, TrialFault
+from kltune.tasks.protocol import Prompt, Sample
+from kltune.trainer.score import score_samples
+
+SAMPLES = [Sample(Prompt(f"p{i}", "w1"), f"w{i}", (i, 1), ended=True) for i in range(3)]
+
+
+@dataclass
+class Scripted:
+    """A scorer that does what it is told."""
+
+    body: Callable[[Sequence[Sample]], Sequence[float]]
+    name: str = "mine"
+    calls: list[int] = field(default_factory=list[int])
+
+    def __call__(self, samples: Sequence[Sample]) -> Sequence[float]:
+        self.calls.append(len(samples))
+        return self.body(samples)
+
+
+def test_scores_come_back_in_order_as_floats() -> None:
+    scorer = Scripted(lambda samples: [int(s.text[1:]) for s in samples])
+    scores = score_samples(scorer, SAMPLES, 0)
+    assert scores == [0.0, 1.0, 2.0]
+    assert all(type(s) is float for s in scores)
+    assert scorer.calls == [3], "one call for all samples of a slot"
+
+
+def raising(_samples: Sequence[Sample]) -> Sequence[float]:
+    raise ZeroDivisionError("by zero")
+
+
+def refusing(_samples: Sequence[Sample]) -> Sequence[float]:
+    raise SpecError("the judge has no key")
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (raising, "scorer mine raised ZeroDivisionError: by zero"),
+        (refusing, "scorer mine: the judge has no key"),
+        (lambda _: [1.0, 2.0], "scorer mine returned 2 scores for 3 completions"),
+        (lambda _: [1.0, 2.0, 3.0, 4.0], "scorer mine returned 4 scores for 3 completions"),
+        (lambda _: [], "scorer mine returned 0 scores for 3 completions"),
+        (lambda _: [1.0, math.nan, 3.0], "scorer mine returned nan for 'w1' (prompt 'p1')"),
+        (lambda _: [1.0, 2.0, -math.inf], "scorer mine returned -inf for 'w2' (prompt 'p2')"),
+        (
+            lambda _: [1.0, "good", 3.0],
+            "scorer mine raised ValueError: could not convert string to float: 'good'",
+        ),
+    ],
+)
+def test_a_scorers_fault_names_the_slot_the_scorer_and_what_it_did(
+    body: Callable[[Sequence[Sample]], Sequence[float]], message: str
+) -> None:
+    with pytest.raises(TrialFault) as caught:
+        score_samples(Scripted(body), SAMPLES, 5)
+    assert caught.value.slots == (5,)
+    assert str(caught.value) == message
+    assert not caught.value.is_retried
+
+
+@pytest.mark.parametrize("wrong", [None, 3.0])
+def test_a_scorer_that_returns_no_sequence_costs_its_own_trial(wrong: object) -> None:
+    with pytest.raises(TrialFault, match="scorer mine raised TypeError"):
+        score_samples(Scripted(lambda _: wrong), SAMPLES, 1)  # pyright: ignore[reportArgumentType]
+
+
+def test_a_users_interrupt_is_not_a_scorers_fault() -> None:
+    def interrupt(_samples: Sequence[Sample]) -> Sequence[float]:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        score_samples(Scripted(interrupt), SAMPLES, 0)

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kltune.errors import StudyError
+from kltune.metrics.record import EvalMetrics, EvalSample, StepMetrics
+from kltune.spec.trial import BetaUnit, KLUnit, Penalty, TrialSpec
+from kltune.trial.folder import TrialFolder
+from kltune.trial.outcome import StopReason, TrialOutcome, Verdict
+from kltune.trial.record import read_samples, read_trial, read_trials
+
+_SETTING = TrialSpec(beta=0.1, penalty=Penalty.K2_LOSS, learning_rate=1e-3)
+
+
+def _attempt(
+    study: Path, number: int, attempt: int, steps: range, proxy: float = 0.0
+) -> TrialFolder:
+    folder = TrialFolder(study, number, attempt)
+    folder.write_config(_SETTING, "sobol", 0.5, KLUnit.TOKEN, BetaUnit.REWARD)
+    folder.append_event("started" if attempt == 1 else "resumed", steps.start)
+    for step in steps[1:]:
+        folder.append_step(
+            StepMetrics(0, number, step, 0.0, 0.0, proxy, 0.1, 9, is_finite=True, values={})
+        )
+    sample = EvalSample("p", "Q", f"attempt {attempt}", 0.0, 0.0, 0.0, 1, ended=True)
+    folder.append_eval(
+        EvalMetrics(0, number, steps[-1], proxy, 0, 0, 0, 0, 0, (0.0,), (0.0,), {}, (sample,))
+    )
+    return folder
+
+
+def _outcome(number: int, attempt: int, reason: StopReason = StopReason.DONE) -> TrialOutcome:
+    return TrialOutcome(number, attempt, Verdict(reason, "all 9 steps"), 9, 0.5, True, -1.0, 5)
+
+
+def test_a_trial_comes_back_as_it_was_written(tmp_path: Path) -> None:
+    folder = _attempt(tmp_path, 3, 1, range(6))
+    folder.append_outcome(_outcome(3, 1))
+    record = read_trial(folder.path)
+    assert (record.number, record.attempt, record.origin) == (3, 1, "sobol")
+    assert record.setting == _SETTING
+    assert record.sigma_r == 0.5
+    assert [row["step"] for row in record.steps] == [1, 2, 3, 4, 5]
+    assert record.outcome == _outcome(3, 1)
+    assert record.folder == folder.path
+
+
+def test_a_resumed_trial_is_one_curve_without_overtaken_steps(tmp_path: Path) -> None:
+    _attempt(tmp_path, 3, 1, range(8), proxy=1.0)
+    folder = _attempt(tmp_path, 3, 2, range(5, 7), proxy=2.0)
+    record = read_trial(folder.path)
+    assert [row["step"] for row in record.steps] == [1, 2, 3, 4, 5, 6]
+    assert [row["train/proxy_mean"] for row in record.steps] == [1, 1, 1, 1, 1, 2]
+    assert [row["step"] for row in record.evals] == [6]
+
+
+def test_a_trial_that_runs_again_has_no_outcome_yet(tmp_path: Path) -> None:
+    _attempt(tmp_path, 3, 1, range(5)).append_outcome(_outcome(3, 1, StopReason.INTERRUPTED))
+    folder = _attempt(tmp_path, 3, 2, range(4, 6))
+    assert read_trial(folder.path).outcome is None
+    folder.append_outcome(_outcome(3, 2))
+    assert read_trial(folder.path).outcome == _outcome(3, 2)
+
+
+def test_trials_come_by_number_and_a_folder_without_config_is_none(tmp_path: Path) -> None:
+    for number in (11, 2):
+        _attempt(tmp_path, number, 1, range(3))
+    (tmp_path / "trials" / "00005").mkdir()
+    assert [record.number for record in read_trials(tmp_path)] == [2, 11]
+    assert read_trials(tmp_path / "nothing") == []
+
+
+def test_samples_are_those_of_the_latest_attempt_at_the_step(tmp_path: Path) -> None:
+    _attempt(tmp_path, 3, 1, range(6))
+    folder = _attempt(tmp_path, 3, 2, range(3, 6))
+    assert [row["completion"] for row in read_samples(folder.path, 5)] == ["attempt 2"]
+    assert read_samples(folder.path, 4) == []
+
+
+def test_a_folder_that_is_no_trial_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StudyError, match=r"config\.json is absent"):
+        read_trial(tmp_path)
+    (tmp_path / "config.json").write_text('{"schema": 1, "trial": 3}')
+    with pytest.raises(StudyError, match="not a trial's config"):
+        read_trial(tmp_path)

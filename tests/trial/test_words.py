@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import pytest
+
+from kltune.spec.trial import BetaUnit, ControllerKind, KLUnit, Penalty, TrialSpec
+from kltune.trial.words import both_units, duration, number, score, setting_long, setting_short
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0, "0"),
+        (0.0248, "0.0248"),
+        (0.001, "0.001"),
+        (0.5, "0.5"),
+        (6400, "6,400"),
+        (1234.5, "1,234"),
+        (1e-5, "1e-5"),
+        (1.234e-7, "1.23e-7"),
+        (2e6, "2e6"),
+        (-0.3, "-0.3"),
+        (100, "100"),
+        (None, "–"),
+        (float("nan"), "–"),
+        (float("inf"), "–"),
+    ],
+)
+def test_numbers_have_three_significant_digits(value: float | None, text: str) -> None:
+    assert number(value) == text
+
+
+def test_scores_carry_their_standard_error() -> None:
+    assert score(0.6123, 0.0401) == "0.612 ± 0.040"
+    assert score(0.6123) == "0.612"
+    assert score(None, 0.1) == "–"
+    assert score(0.6, float("nan")) == "0.600"
+
+
+def test_a_kl_is_given_per_token_and_per_sequence() -> None:
+    # field case E2
+    assert both_units(0.05, 2.0) == "0.05 nats/token = 2 nats/sequence"
+
+
+def test_durations_read_like_a_clock() -> None:
+    assert [duration(s) for s in (0.42, 42, 185, 7800, None)] == [
+        "0.4 s",
+        "42 s",
+        "3 min 05 s",
+        "2 h 10 min",
+        "–",
+    ]
+
+
+def test_a_setting_in_full_names_every_unit() -> None:
+    setting = TrialSpec(
+        beta=0.12,
+        penalty=Penalty.K2_LOSS,
+        controller=ControllerKind.PROPORTIONAL,
+        target_kl=0.05,
+        horizon=640,
+        learning_rate=1e-3,
+    )
+    assert setting_long(setting, BetaUnit.REWARD, KLUnit.TOKEN) == (
+        "k2-loss, beta 0.12 reward per nat of sequence KL, proportional to target 0.05 nats/token"
+        " with horizon 640 sequences, learning rate 0.001"
+    )
+    assert setting_short(setting, KLUnit.SEQUENCE) == "k2-loss 0.12 → 0.05/seq h 640"
+
+
+def test_beta_zero_names_no_penalty() -> None:
+    setting = TrialSpec(beta=0, learning_rate=1e-3)
+    assert setting_short(setting, KLUnit.TOKEN) == "no KL (beta 0)"
+    assert "no KL penalty" in setting_long(setting, BetaUnit.REWARD, KLUnit.TOKEN)
