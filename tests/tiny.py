@@ -30,7 +30,11 @@ def tokenizer(num_words: int = 28) -> PreTrainedTokenizerFast:
     inner = Tokenizer(models.WordLevel({w: i for i, w in enumerate(words)}, unk_token="w0"))
     inner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     return PreTrainedTokenizerFast(
-        tokenizer_object=inner, pad_token="<pad>", eos_token="<eos>", unk_token="w0", padding_side="left"
+        tokenizer_object=inner,
+        pad_token="<pad>",
+        eos_token="<eos>",
+        unk_token="w0",
+        padding_side="left",
     )
 
 
@@ -55,7 +59,9 @@ def llama(seed: int = 0, vocabulary: int = 30, scale: float = 3.0) -> LlamaForCa
         for name, parameter in model.named_parameters():
             if parameter.dim() == 2:
                 drawn = torch.randn(parameter.shape, generator=generator)
-                parameter.copy_(drawn * (scale if "lm_head" in name else 1.0) * parameter.shape[1] ** -0.5)
+                parameter.copy_(
+                    drawn * (scale if "lm_head" in name else 1.0) * parameter.shape[1] ** -0.5
+                )
     return model
 
 

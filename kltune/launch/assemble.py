@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import torch
-
 from kltune.errors import SpecError
+from kltune.launch.proxy import ready_proxy
 from kltune.metrics.jsonl import read_json, write_json
 from kltune.metrics.record import RewardScale
 from kltune.spec.load import LoadedSpec, resolve_path
@@ -22,7 +20,6 @@ from kltune.trainer.model import LoadedModel, load_model
 from kltune.trainer.parts import BankSettings
 from kltune.trainer.scale import measure_scale
 from kltune.trainer.sources import ModelSource, resolve_model
-from kltune.launch.proxy import ready_proxy
 
 CUDA_SLOTS = 8
 """Trials at once where a CUDA device shares weight reads between them (design.md §5)."""
@@ -42,14 +39,6 @@ class Ground:
 
     loaded: LoadedModel
     data: TaskData
-
-    def device_facts(self) -> dict[str, str]:
-        """The device as env.json records it."""
-        device = self.loaded.device
-        facts = {"device": device.type, "threads": str(torch.get_num_threads())}
-        if device.type == "cuda":
-            facts["device_name"] = torch.cuda.get_device_name(device)
-        return facts
 
 
 def find_inputs(spec: LoadedSpec) -> Inputs:
@@ -96,7 +85,7 @@ def _prompt_limit(spec: StudySpec, loaded: LoadedModel) -> int | None:
     return room if asked is None else asked if room is None else min(asked, room)
 
 
-def _remembering(encoder: PromptEncoder, *known: EncodedPrompts):  # noqa: ANN202
+def _remembering(encoder: PromptEncoder, *known: EncodedPrompts):
     """Encode without a second tokenisation of prompts that were encoded before."""
     ids = {p.id: list(row) for part in known for p, row in zip(part.prompts, part.ids, strict=True)}
 
@@ -160,9 +149,3 @@ def num_slots(spec: StudySpec, loaded: LoadedModel) -> int:
     asked = spec.budget.slots
     wanted = asked if isinstance(asked, int) else CUDA_SLOTS if loaded.device.type == "cuda" else 1
     return min(wanted, spec.budget.trials)
-
-
-def scorer_names(data: TaskData) -> Mapping[str, str]:
-    """Names of proxy and gold for reports."""
-    scorers: dict[str, Scorer] = {"proxy": data.proxy, "gold": data.gold}
-    return {role: scorer.name for role, scorer in scorers.items()}

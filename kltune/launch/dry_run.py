@@ -5,6 +5,7 @@ Minutes and memory are measured: the base is loaded and two steps of a scratch t
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 import time
@@ -24,8 +25,8 @@ from kltune.spec.load import LoadedSpec
 from kltune.spec.study import StudySpec
 from kltune.spec.task import LearnedProxySpec
 from kltune.spec.trial import TrialSpec
-from kltune.study.sampler import plan_search
-from kltune.study.space import fixed_trials, setting_of, sobol_params, walk
+from kltune.study.sampler import plan_search, planned_trials
+from kltune.study.space import setting_of
 from kltune.tasks.protocol import Sample
 
 SHOWN = 8
@@ -65,7 +66,9 @@ def make_plan(spec: StudySpec, study_path: Path, inputs: Inputs) -> Plan:
     judged = evaluations * spec.evaluate.samples * prompts
     notes = find_doubts(spec)
     if must_learn:
-        notes.append("the proxy is learned first; that time is not counted, and recipes wait for it")
+        notes.append(
+            "the proxy is learned first; that time is not counted, and recipes wait for it"
+        )
     counts = {"fixed": search.fixed, "sobol": search.sobol, search.sampler: search.guided}
     return Plan(
         name=spec.name,
@@ -97,18 +100,16 @@ def _time(ground: Ground, spec: StudySpec) -> tuple[float, float, int]:
     clock.append(time.perf_counter())
     bank.evaluate(range(bank.num_slots))
     clock.append(time.perf_counter())
-    step_s, evaluation_s = (b - a for a, b in zip(clock, clock[1:], strict=False))
+    step_s, evaluation_s = (b - a for a, b in itertools.pairwise(clock))
     return step_s / bank.num_slots, evaluation_s / bank.num_slots, bank.num_slots
 
 
 def _first_settings(
     spec: StudySpec, scale: RewardScale | None
 ) -> tuple[tuple[str, TrialSpec], ...]:
-    fixed = () if scale is None else fixed_trials(spec, scale)
-    points = sobol_params(spec.search, plan_search(spec).sobol, spec.seed)
-    walked = [walk(spec.search, lambda name, at=point: at[name]) for point in points]
-    sobol = [("sobol", setting_of(params, spec)) for params in walked]
-    return tuple([*((f.origin, f.setting) for f in fixed), *sobol][:SHOWN])
+    # Recipes wait for sigma_R; without it only the searched points are known.
+    known = spec if scale is not None else spec.model_copy(update={"baselines": ()})
+    return tuple((p.origin, p.setting) for p in planned_trials(known, scale))[:SHOWN]
 
 
 def _as_json(settings: Sequence[tuple[str, TrialSpec]]) -> list[dict[str, object]]:

@@ -97,6 +97,13 @@ class _Session:
         """Open, train, report."""
         spec = self.spec.spec
         opened = open_study(self.study_path, spec)
+        try:
+            return self._run(opened)
+        finally:
+            opened.close()
+
+    def _run(self, opened: OpenStudy) -> ExitCode:
+        spec = self.spec.spec
         self._write_spec()
         for doubt in find_doubts(spec):
             say(f"note: {doubt}")
@@ -107,7 +114,7 @@ class _Session:
         with stop.listening():
             say("loading the model and getting the proxy ready ...")
             ground = load_ground(spec, self.inputs, self.study_path)
-            write_env(self.study_path, ground.device_facts(), ("kltune", *sys.argv[1:]))
+            write_env(self.study_path, ground.loaded.device_facts(), ("kltune", *sys.argv[1:]))
             mirror = self._start_mirror()
             end = self._search(opened, ground, mirror, stop)
             return self._conclude(end, mirror)
@@ -134,7 +141,9 @@ class _Session:
             "test": task.splits.test,
         }
         return [
-            DatasetFacts(role, task.name, task.digests[role][:DIGEST_LENGTH], len(prompts), source=task.name)
+            DatasetFacts(
+                role, task.name, task.digests[role][:DIGEST_LENGTH], len(prompts), source=task.name
+            )
             for role, prompts in splits.items()
         ]
 

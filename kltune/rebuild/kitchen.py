@@ -44,7 +44,7 @@ class Recipe:
     comparisons: int = 3000
     """Pairs sampled from the base on train prompts; ties are dropped from them."""
     label_noise: float = 0.2
-    reward: FitSettings = field(default_factory=lambda: FitSettings(steps=150, batch_size=128))
+    reward: FitSettings = field(default_factory=lambda: FitSettings(steps=150))
 
 
 RECIPE: Final = Recipe()

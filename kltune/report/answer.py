@@ -9,7 +9,7 @@ from kltune.report.recommend import Recommendation, Versus
 from kltune.report.rows import StudyRows, TrialRow
 from kltune.spec.study import StudySpec
 from kltune.spec.trial import BetaUnit, ControllerKind
-from kltune.trainer.controller import ERROR_CLIP
+from kltune.spec.trial import CONTROLLER_CLIP
 from kltune.trial.words import (
     BETA_UNIT,
     KL_UNIT,
@@ -120,13 +120,13 @@ def controller_gain(spec: StudySpec, row: TrialRow) -> tuple[float, float]:
     """Gain n / horizon per step, and the least number of steps in which beta doubles."""
     assert row.setting.horizon is not None, "a proportional controller has a horizon"
     gain = spec.trainer.rows / row.setting.horizon
-    return gain, math.log(2) / math.log1p(ERROR_CLIP * gain)
+    return gain, math.log(2) / math.log1p(CONTROLLER_CLIP * gain)
 
 
 def controller_formula(spec: StudySpec) -> str:
     """The controller's rule with its constants (field case E14)."""
     return (
-        f"beta ← beta × (1 + clip(KL / target − 1, −{ERROR_CLIP}, +{ERROR_CLIP}) × n / horizon), with "
+        f"beta ← beta × (1 + clip(KL / target − 1, −{CONTROLLER_CLIP}, +{CONTROLLER_CLIP}) × n / horizon), with "
         f"n = {spec.trainer.rows} sequences per step, KL and target in {KL_UNIT[spec.kl_unit]} (exact KL of the "
         "step just done), horizon in sequences; the new beta counts from the next step"
     )
@@ -235,6 +235,6 @@ def _tied_words(study: StudyRows, found: Recommendation) -> str:
     return (
         f"trials {numbers} can't be told apart from the highest value (trial {found.highest.number}, "
         f"{score(found.highest.value)}): beta from {number(min(betas))} to {number(max(betas))} "
-        f"{BETA_UNIT[study.spec.beta_unit]}. Among ties the one that holds its peak longest is recommended: "
+        f"{BETA_UNIT[study.spec.beta_unit]}. Of those within 1 s.e. of it, the one that holds its peak longest is recommended: "
         f"trial {found.best.number}, {held}"
     )

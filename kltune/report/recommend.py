@@ -52,8 +52,9 @@ def recommend(study: StudyRows) -> Answer:
     """Choose among feasible complete trials.
 
     The highest told value wins; among those that can't be told apart from it (95 % interval of
-    the paired difference includes 0) the one with more evaluations within one standard error of
-    its peak; then the higher value; then the lower number.
+    the paired difference includes 0) and are within one standard error of its peak the one with
+    more evaluations within one standard error of its own peak; then the higher value; then the
+    lower number. The second condition keeps a wide interval from recommending a visibly worse value.
     """
     candidates = sorted((t for t in study.trials if t.is_candidate), key=_by_value)
     if not candidates:
@@ -66,7 +67,8 @@ def recommend(study: StudyRows) -> Answer:
         if (d := value_difference(highest, other, objective)) is not None and not d.is_told_apart
     )
     widths = {t.number: plateau(t, objective, unit) for t in (highest, *tied)}
-    best = min((highest, *tied), key=lambda t: (-_width(widths[t.number]), *_by_value(t)))
+    close = [t for t in tied if _is_close(highest, t)]
+    best = min((highest, *close), key=lambda t: (-_width(widths[t.number]), *_by_value(t)))
     stretch = widths[best.number]
     assert stretch is not None, "a feasible complete trial has a peak"
     others = [t for t in candidates if t.number != best.number]
@@ -88,6 +90,13 @@ def is_baseline(row: TrialRow) -> bool:
 
 def _by_value(row: TrialRow) -> tuple[float, int]:
     return (-(-math.inf if row.value is None else row.value), row.number)
+
+
+def _is_close(highest: TrialRow, other: TrialRow) -> bool:
+    """Whether a value is within one standard error of the highest trial's peak."""
+    if highest.value is None or other.value is None or highest.peak is None:
+        return False
+    return highest.value - other.value <= highest.peak.gold_se
 
 
 def _width(stretch: Plateau | None) -> int:

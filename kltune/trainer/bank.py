@@ -61,9 +61,7 @@ class Bank:
             self.parts.optimizer.reset(slot)
             state = SlotState(trial_number, spec, step=0, beta=spec.beta)
         else:
-            state = checkpoint.load_slot(
-                resume_from, slot, self.parts.stack, self.parts.optimizer
-            )
+            state = checkpoint.load_slot(resume_from, slot, self.parts.stack, self.parts.optimizer)
             state.trial_number = trial_number
         self._states[slot] = state
         return state.step

@@ -70,10 +70,7 @@ def _judge(
     length = parts.settings.trainer.max_new_tokens
     rows = len(chosen) * samples
     draws = parts.to_device(
-        [
-            uniforms(states[slot].spec.seed, Purpose.EVALUATION, 0, rows, length)
-            for slot in slots
-        ]
+        [uniforms(states[slot].spec.seed, Purpose.EVALUATION, 0, rows, length) for slot in slots]
     )
     view = parts.stack.view(slots)
     pieces: list[Judged] = []
@@ -106,7 +103,9 @@ class _Rows:
     entropy_token: float
 
 
-def _rows_of(parts: BankParts, pieces: Sequence[Judged], row: int, prompts: Sequence[Prompt]) -> _Rows:
+def _rows_of(
+    parts: BankParts, pieces: Sequence[Judged], row: int, prompts: Sequence[Prompt]
+) -> _Rows:
     per_prompt = parts.settings.evaluate.samples
     samples: list[Sample] = []
     for piece in pieces:

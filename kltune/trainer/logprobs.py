@@ -115,7 +115,7 @@ def _through_head(
     loaded: LoadedModel, policy_MD: Tensor, ref_MD: Tensor, targets_M: Tensor, temperature: float
 ) -> tuple[Tensor, ...]:
     """Log-prob of policy and reference, exact KL and entropy of M tokens."""
-    vocabulary = int(loaded.head.weight.shape[0])  # pyright: ignore[reportArgumentType, reportAttributeAccessIssue]
+    vocabulary = loaded.vocabulary
     chunk = max(1, CHUNK_ELEMENTS // vocabulary)
     starts = range(0, max(1, policy_MD.shape[0]), chunk)
 

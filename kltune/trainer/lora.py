@@ -56,7 +56,8 @@ class AdapterView:
 
     def add_gradients(self, loss: Tensor) -> None:
         """Add the gradient of ``loss`` to ``grad_KP``."""
-        torch._foreach_add_(self._gradients, list(torch.autograd.grad(loss, self._leaves)))
+        for kept, new in zip(self._gradients, torch.autograd.grad(loss, self._leaves), strict=True):
+            kept.add_(new)
 
 
 class AdapterStack:
@@ -158,9 +159,7 @@ class StackedLoRALinear(nn.Module):
         num_slots = view.num_slots
         if a_KRD.dtype != inputs.dtype:  # a bf16 base keeps fp32 adapters
             a_KRD, b_KOR = a_KRD.to(inputs.dtype), b_KOR.to(inputs.dtype)
-        down_KMR = torch.bmm(
-            inputs.reshape(num_slots, -1, inputs.shape[-1]), a_KRD.transpose(1, 2)
-        )
+        down_KMR = torch.bmm(inputs.reshape(num_slots, -1, inputs.shape[-1]), a_KRD.transpose(1, 2))
         up_KMO = torch.baddbmm(
             outputs.reshape(num_slots, -1, outputs.shape[-1]),
             down_KMR,
@@ -172,7 +171,9 @@ class StackedLoRALinear(nn.Module):
 
 def find_targets(body: nn.Module) -> list[tuple[str, nn.Linear]]:
     """Every linear layer of a decoder body, in module order; embeddings and the head are not in it."""
-    return [(name, module) for name, module in body.named_modules() if isinstance(module, nn.Linear)]
+    return [
+        (name, module) for name, module in body.named_modules() if isinstance(module, nn.Linear)
+    ]
 
 
 def attach(body: nn.Module, num_slots: int, rank: int, alpha: int) -> AdapterStack:

@@ -72,6 +72,4 @@ def within_memory(body: Callable[[], T], slot: int) -> T:
             raise
         reason = str(error).splitlines()[0]
     # Raised outside the handler: the caught error's frames hold the very tensors that did not fit.
-    raise OutOfMemoryFault(
-        (slot,), f"out of memory, even with the smallest micro-batch: {reason}"
-    )
+    raise OutOfMemoryFault((slot,), f"out of memory, even with the smallest micro-batch: {reason}")

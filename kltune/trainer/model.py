@@ -33,7 +33,7 @@ class LoadedModel:
     model: PreTrainedModel
     body: nn.Module
     """Token ids to last hidden states."""
-    head: nn.Module
+    head: nn.Linear
     """Hidden states to logits."""
     tokenizer: Any
     accelerator: Accelerator
@@ -49,6 +49,18 @@ class LoadedModel:
     def device(self) -> torch.device:
         """Where the weights are."""
         return self.accelerator.device
+
+    @property
+    def vocabulary(self) -> int:
+        """Logits per position, unused padded ids included."""
+        return self.head.out_features
+
+    def device_facts(self) -> dict[str, str]:
+        """The device as the environment record shows it."""
+        facts = {"device": self.device.type, "threads": str(torch.get_num_threads())}
+        if self.device.type == "cuda":
+            facts["device_name"] = torch.cuda.get_device_name(self.device)
+        return facts
 
     def hidden(
         self, ids: Tensor, mask: Tensor, positions: Tensor, cache: Any | None = None
@@ -116,9 +128,7 @@ def place(device: str, precision: str) -> Accelerator:
                 f"trainer.device: {device!r} is not there (CUDA devices on this machine: {count})"
             )
         torch.cuda.set_device(int(index or 0))
-    return Accelerator(
-        cpu=kind == "cpu", mixed_precision="bf16" if precision == "bf16" else "no"
-    )
+    return Accelerator(cpu=kind == "cpu", mixed_precision="bf16" if precision == "bf16" else "no")
 
 
 def freeze(model: PreTrainedModel, tokenizer: Any, accelerator: Accelerator) -> LoadedModel:
@@ -133,6 +143,10 @@ def freeze(model: PreTrainedModel, tokenizer: Any, accelerator: Accelerator) -> 
     model.eval()
     model.to(accelerator.device)  # pyright: ignore[reportArgumentType]
     body, head = model.base_model, model.get_output_embeddings()
+    if not isinstance(head, nn.Linear):
+        raise SpecError(
+            f"model.base: {type(model).__name__} has no linear head from hidden states to logits"
+        )
     stop_ids = _stop_ids(model, tokenizer)
     pad_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else stop_ids[0]
     loaded = LoadedModel(

@@ -57,5 +57,7 @@ class StackedAdamW:
         exp_avg_P.lerp_(grad_P, 1 - BETA1)
         exp_avg_sq_P.mul_(BETA2).addcmul_(grad_P, grad_P, value=1 - BETA2)
         denominator_P = exp_avg_sq_P.sqrt().div_(math.sqrt(1 - BETA2**steps)).add_(EPSILON)
-        weights_P.addcdiv_(exp_avg_P, denominator_P, value=-settings.learning_rate / (1 - BETA1**steps))
+        weights_P.addcdiv_(
+            exp_avg_P, denominator_P, value=-settings.learning_rate / (1 - BETA1**steps)
+        )
         return norm

@@ -21,7 +21,7 @@ def score_samples(scorer: Scorer, samples: Sequence[Sample], slot: int) -> list[
         scores = [float(value) for value in scorer(samples)]
     except KltuneError as error:
         raise TrialFault((slot,), f"scorer {scorer.name}: {error}") from error
-    except Exception as error:  # noqa: BLE001  (user code may raise anything; it costs its own trial only)
+    except Exception as error:
         raise TrialFault(
             (slot,), f"scorer {scorer.name} raised {type(error).__name__}: {error}"
         ) from error

@@ -139,9 +139,7 @@ def compute_gradients(
     num_rows = batch.proxy_KN.shape[1]
     scoring = parts.scoring
     if micro_batch == num_rows:
-        fresh = score(
-            parts.loaded, parts.stack, view, Completions.of(batch.rollout), scoring
-        )
+        fresh = score(parts.loaded, parts.stack, view, Completions.of(batch.rollout), scoring)
         logprobs = _detach([fresh])
         result = UpdateResult(logprobs, _advantages(parts, batch, logprobs), [])
         result.terms = _backward(parts, batch, result, fresh, slice(0, num_rows), view)
@@ -175,9 +173,7 @@ def _advantages(parts: BankParts, batch: Batch, logprobs: Logprobs) -> list[Adva
     kl_seq_KN = sequence_sum(log_ratio_KNT, batch.rollout.mask_KNT)
     group_size = parts.settings.trainer.group_size
     return [
-        group_advantages(
-            batch.proxy_KN[row], kl_seq_KN[row], beta_in_reward(state), group_size
-        )
+        group_advantages(batch.proxy_KN[row], kl_seq_KN[row], beta_in_reward(state), group_size)
         for row, state in enumerate(batch.states)
     ]
 
