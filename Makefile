@@ -38,7 +38,7 @@ test: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 	$(BIN)/basedpyright
-	$(BIN)/pytest -n $(PYTEST_WORKERS) -m "not gpu and not bench"
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(PYTEST_WORKERS) -m "not gpu and not bench"
 
 fmt: $(STAMP)
 	$(BIN)/ruff format .

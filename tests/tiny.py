@@ -81,7 +81,7 @@ class CountWord:
 
 
 PROMPTS = tuple(
-    Prompt(f"p{i}", " ".join(f"w{(i * 7 + j) % 28}" for j in range(2 + i % 4))) for i in range(12)
+    Prompt(f"p{i}", " ".join(f"w{(i * 5 + j) % 28}" for j in range(2 + i % 4))) for i in range(12)
 )
 
 

@@ -203,6 +203,22 @@ def base_calls(num_slots: int, what: str) -> int:
     return calls
 
 
+def test_with_fixed_shapes_no_pass_changes_its_shape_whatever_is_drawn() -> None:
+    bank = packed([tiny.trial(seed=k) for k in range(3)], compact=False)
+    loaded = bank.parts.loaded
+    body: set[tuple[int, ...]] = set()
+    head: set[tuple[int, ...]] = set()
+    loaded.body.register_forward_pre_hook(
+        lambda _m, _a, kwargs: body.add(tuple(kwargs["input_ids"].shape)), with_kwargs=True
+    )
+    loaded.head.register_forward_pre_hook(lambda _m, args: head.add(tuple(args[0].shape)))
+    lengths = {m.tokens for _ in range(3) for m in bank.train_step()}
+    assert len(lengths) > 1, "the completions must differ in length"
+    slots, prompts, rows, width, tokens = 3, 2, 8, bank.parts.data.train.width, 6
+    assert body == {(slots * prompts, width), (slots * rows, 1), (slots * rows, width + tokens - 1)}
+    assert head == {(slots * rows, 32), (slots * rows * tokens, 32)}
+
+
 @pytest.mark.parametrize("what", ["train_step", "evaluate"])
 def test_base_matmuls_do_not_grow_with_the_number_of_slots(what: str) -> None:
     linear_layers, prompt, positions, scoring = (

@@ -61,8 +61,10 @@ def test_evicting_leaves_nothing_of_the_trial() -> None:
         bank.admit(slot, slot, tiny.trial(seed=slot), None)
     for _ in range(2):
         bank.train_step()
-    bank.evict(0)
     parts = bank.parts
+    for tensor in (parts.stack.grad_KP, parts.optimizer.exp_avg_KP, parts.optimizer.exp_avg_sq_KP):
+        tensor.fill_(1.0)
+    bank.evict(0)
     rows = (
         parts.stack.flat_KP,
         parts.stack.grad_KP,

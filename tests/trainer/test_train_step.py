@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import tiny
@@ -181,6 +182,24 @@ def test_a_slot_that_is_not_finite_keeps_its_weights_and_leaves_the_others_finit
         assert not finite
         assert torch.isfinite(bank.parts.stack.grad_KP[slot]).all()
         assert not torch.equal(bank.parts.stack.flat_KP[slot], before[slot])
+
+
+def test_a_reference_that_is_not_finite_stops_the_slot_even_where_the_gradient_is_finite() -> None:
+    bank, _, _ = recorded_bank(1)
+    bank.admit(0, 0, tiny.trial(beta=0.0, penalty=None, seed=3), None)
+    push(bank, 0)
+
+    def poison(_module: object, _inputs: object, output: Any) -> None:
+        if bank.parts.stack.active is None:
+            output.last_hidden_state = output.last_hidden_state * math.nan
+
+    bank.parts.loaded.body.register_forward_hook(poison)
+    before = bank.parts.stack.flat_KP.clone()
+    (metrics,) = bank.train_step()
+    assert torch.isfinite(bank.parts.stack.grad_KP).all()
+    assert metrics.values["train/nonfinite_tokens"] == metrics.tokens
+    assert not metrics.is_finite
+    assert torch.equal(bank.parts.stack.flat_KP, before)
 
 
 def test_only_registered_metrics_leave_the_step() -> None:

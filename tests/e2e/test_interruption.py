@@ -1,0 +1,151 @@
+"""Nothing is lost: signals, kill -9, and a scorer that raises."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from e2e.cli import KITCHEN, kltune, sets, start, strict, wait_for_rows
+from kltune.trial.record import TrialRecord, read_trial, read_trials
+
+pytestmark = pytest.mark.slow
+
+LONG = (
+    "trainer.steps=24",
+    "evaluate.every=4",
+    "evaluate.prompts=8",
+    "evaluate.samples=1",
+    "trainer.prompts=2",
+    "pruning.enabled=false",
+    "search.controller=proportional",
+)
+
+
+def curve(record: TrialRecord) -> list[dict[str, Any]]:
+    """Everything measured in every step, times left out."""
+    rows = [*record.steps, *record.evals]
+    skipped = ("attempt", "time")
+    return [
+        {k: v for k, v in row.items() if k not in skipped and not k.startswith("time/")}
+        for row in rows
+    ]
+
+
+def flags(path: Path) -> list[str | Path]:
+    baselines = ("baselines=[]", "search.beta={log: [0.05, 0.5]}")
+    return ["--study", path, "--trials", "1", *sets(*LONG, *baselines)]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    path = tmp_path_factory.mktemp("undisturbed") / "S"
+    done = kltune("sweep", KITCHEN, *flags(path))
+    assert done.returncode == 0, done.stderr
+    return curve(read_trial(path / "trials" / "00000"))
+
+
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGINT, 130), (signal.SIGTERM, 75), (signal.SIGKILL, -9)],
+    ids=["ctrl-c", "sigterm", "kill-9"],
+)
+def test_a_killed_and_resumed_trial_has_the_undisturbed_curve(
+    tmp_path: Path, undisturbed: list[dict[str, Any]], number: signal.Signals, code: int
+) -> None:
+    path = tmp_path / "S"
+    process = start("sweep", KITCHEN, *flags(path))
+    wait_for_rows(path / "trials" / "00000" / "metrics.jsonl", 10, process)
+    os.kill(process.pid, number)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == code, stderr
+    assert "Traceback" not in stderr
+    resumed = kltune("sweep", KITCHEN, *flags(path))
+    assert resumed.returncode == 0, resumed.stderr
+    assert "goes on from step" in resumed.stderr
+    record = read_trial(path / "trials" / "00000")
+    assert record.attempt == 2
+    assert curve(record) == undisturbed
+    assert len(read_trials(path)) == 1
+
+
+def test_finished_trials_survive_ctrl_c_and_their_mlflow_runs_end(tmp_path: Path) -> None:
+    from mlflow import MlflowClient
+
+    path = tmp_path / "S"
+    args = ["--study", path, "--trials", "5", *sets(*LONG, "trainer.steps=12")]
+    process = start("sweep", KITCHEN, *args)
+    wait_for_rows(path / "trials" / "00001" / "metrics.jsonl", 2, process)
+    os.kill(process.pid, signal.SIGINT)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130, stderr
+    first, second = (read_trial(path / "trials" / f"0000{i}") for i in (0, 1))
+    assert first.outcome is not None
+    assert first.outcome.verdict.reason == "done"
+    assert second.outcome is not None
+    assert second.outcome.verdict.reason == "interrupted"
+    client = MlflowClient(f"sqlite:///{path}/mlflow.db")
+    experiment = client.get_experiment_by_name("kitchen-grpo")
+    assert experiment is not None
+    statuses = [run.info.status for run in client.search_runs([experiment.experiment_id])]
+    assert sorted(statuses) == ["FINISHED", "KILLED", "KILLED"]
+
+
+SCORERS = """
+def gold(completions):
+    return [float(len(c)) for c in completions]
+
+def proxy(prompts, completions):
+    global calls
+    calls = globals().get("calls", 0) + 1
+    if {when}:
+        raise ValueError("the reward broke")
+    return [float(c.count("e")) for c in completions]
+"""
+
+
+def own_spec(folder: Path, when: str) -> Path:
+    (folder / "rewards.py").write_text(SCORERS.format(when=when), encoding="utf-8")
+    (folder / "prompts.txt").write_text(
+        "".join(f"how long does rice take , version {i} ?\n" for i in range(24)), encoding="utf-8"
+    )
+    spec = {
+        "name": "own",
+        "task": {
+            "prompts": "prompts.txt",
+            "proxy": "rewards.py:proxy",
+            "gold": "rewards.py:gold",
+        },
+        "model": {"base": "builtin:kitchen"},
+        "trainer": {"steps": 4, "prompts": 2, "group_size": 4, "max_new_tokens": 12},
+        "search": {"beta": {"log": [0.01, 1]}},
+        "evaluate": {"every": 2, "prompts": 4, "samples": 1},
+        "budget": {"trials": 3},
+        "tracking": {"enabled": False},
+    }
+    path = folder / "own.yaml"
+    path.write_text(json.dumps(spec), encoding="utf-8")
+    return path
+
+
+def test_a_reward_that_raises_costs_its_own_trial_only(tmp_path: Path) -> None:
+    # One call for sigma_R per batch, then one a step and one an evaluation: call 14 is inside a trial.
+    spec = own_spec(tmp_path, when="calls == 14")
+    done = kltune("sweep", spec, "--study", tmp_path / "S", "--json")
+    assert done.returncode == 0, done.stderr
+    trials = strict(done.stdout)["trials"]
+    failed = [trial for trial in trials if trial["state"] == "failed"]
+    assert len(failed) == 1
+    assert "the reward broke" in failed[0]["detail"]
+    assert [t["state"] for t in trials].count("complete") == 2
+
+
+def test_a_reward_that_always_raises_is_an_error_with_its_own_words(tmp_path: Path) -> None:
+    spec = own_spec(tmp_path, when="calls > 1")
+    done = kltune("sweep", spec, "--study", tmp_path / "S")
+    assert done.returncode == 1, done.stderr
+    assert "the reward broke" in done.stderr
+    assert "Traceback" not in done.stderr

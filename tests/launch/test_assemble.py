@@ -1,0 +1,68 @@
+"""What a spec names becomes a base, a task, sigma_R and a bank."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from kltune.errors import SpecError
+from kltune.launch.assemble import build_bank, find_inputs, load_ground, num_slots, reference_scale
+from kltune.spec.load import LoadedSpec, load_spec
+from spec_files import minimal, own_task, write
+
+
+def loaded_spec(folder: Path, *overrides: str) -> LoadedSpec:
+    return load_spec(write(folder, minimal()), overrides)
+
+
+def test_the_kitchen_spec_becomes_a_bank_that_trains(tmp_path: Path) -> None:
+    spec = loaded_spec(tmp_path, "evaluate.prompts=4")
+    ground = load_ground(spec.spec, find_inputs(spec), tmp_path)
+    scale = reference_scale(ground, spec.spec, tmp_path)
+    assert scale.sigma > 0
+    assert 1 < scale.mean_tokens <= spec.spec.trainer.max_new_tokens
+    bank = build_bank(ground, spec.spec, scale)
+    assert bank.num_slots == 1
+    assert bank.free_slots() == (0,)
+
+
+def test_sigma_r_is_measured_once_and_then_read(tmp_path: Path) -> None:
+    spec = loaded_spec(tmp_path)
+    ground = load_ground(spec.spec, find_inputs(spec), tmp_path)
+    assert reference_scale(ground, spec.spec, tmp_path, keep=False).sigma > 0
+    assert not (tmp_path / "reference.json").exists()
+    first = reference_scale(ground, spec.spec, tmp_path)
+    text = (tmp_path / "reference.json").read_text(encoding="utf-8")
+    (tmp_path / "reference.json").write_text(
+        text.replace(f"{first.sigma}", "123.0"), encoding="utf-8"
+    )
+    assert reference_scale(ground, spec.spec, tmp_path).sigma == 123.0
+
+
+def test_a_proxy_that_never_varies_is_refused(tmp_path: Path) -> None:
+    code = "def proxy(completions): return [0.0] * len(completions)\n"
+    code += "def gold(completions): return [float(len(c)) for c in completions]\n"
+    spec_file = own_task(tmp_path)
+    (tmp_path / "rewards.py").write_text(code, encoding="utf-8")
+    (tmp_path / "prompts.txt").write_text(
+        "".join(f"question {i}\n" for i in range(12)), encoding="utf-8"
+    )
+    spec = load_spec(write(tmp_path, spec_file))
+    ground = load_ground(spec.spec, find_inputs(spec), tmp_path)
+    with pytest.raises(SpecError, match="sigma_R = 0"):
+        reference_scale(ground, spec.spec, tmp_path)
+
+
+def test_more_tokens_than_the_model_has_positions_are_refused(tmp_path: Path) -> None:
+    spec = loaded_spec(tmp_path, "trainer.max_new_tokens=100000")
+    with pytest.raises(SpecError, match=r"trainer\.max_new_tokens: 100000"):
+        load_ground(spec.spec, find_inputs(spec), tmp_path)
+
+
+def test_slots_are_as_asked_and_never_more_than_the_trials(tmp_path: Path) -> None:
+    spec = loaded_spec(tmp_path)
+    ground = load_ground(spec.spec, find_inputs(spec), tmp_path)
+    asked = load_spec(spec.path, ("budget.slots=3",)).spec
+    too_many = load_spec(spec.path, ("budget.slots=9", "budget.trials=2")).spec
+    assert num_slots(asked, ground.loaded) == 3
+    assert num_slots(too_many, ground.loaded) == 2

@@ -1,0 +1,45 @@
+"""A signal asks for a stop between steps; a second one does not wait."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+from kltune.errors import ExitCode
+from kltune.launch import signals
+
+
+def test_sigint_and_sigterm_each_have_their_reason_and_exit_code() -> None:
+    for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 75)):
+        heard: list[str] = []
+        stop = signals.StopRequest(None, heard.append)
+        with stop.listening():
+            assert stop() is None
+            os.kill(os.getpid(), number)
+            reason = stop()
+        assert reason is not None
+        assert heard == [reason]
+        assert signals.EXIT_CODES[reason] == code
+
+
+def test_a_second_signal_stops_at_once() -> None:
+    stop = signals.StopRequest(None, lambda reason: None)
+    with stop.listening():
+        os.kill(os.getpid(), signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_handlers_of_before_come_back() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with signals.StopRequest(None, lambda reason: None).listening():
+        assert signal.getsignal(signal.SIGTERM) != before
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_a_used_up_wall_budget_is_a_reason_but_no_failure() -> None:
+    stop = signals.StopRequest(0.0, lambda reason: None)
+    assert stop() == signals.WALL
+    assert signals.WALL not in signals.EXIT_CODES
+    assert ExitCode.DONE not in signals.EXIT_CODES.values()
