@@ -8,8 +8,7 @@ from kltune.report.compare import Difference
 from kltune.report.recommend import Recommendation, Versus
 from kltune.report.rows import StudyRows, TrialRow
 from kltune.spec.study import StudySpec
-from kltune.spec.trial import BetaUnit, ControllerKind
-from kltune.spec.trial import CONTROLLER_CLIP
+from kltune.spec.trial import CONTROLLER_CLIP, BetaUnit, ControllerKind
 from kltune.trial.words import (
     BETA_UNIT,
     KL_UNIT,

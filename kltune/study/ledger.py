@@ -263,8 +263,8 @@ class Ledger:
         }.items():
             if attrs.get(key) != value:
                 optuna_trial.set_user_attr(key, value)
-        checkpoint = TrialFolder(self.opened.path, number, attempt).last_checkpoint
-        resume_from = checkpoint if attempt > 1 and checkpoint.is_dir() else None
+        folder = TrialFolder(self.opened.path, number, attempt)
+        resume_from = folder.checkpoint_to_resume() if attempt > 1 else None
         return Asked(optuna_trial, number, attempt, origin, setting, resume_from)
 
     def _who_proposed(self, optuna_trial: optuna.Trial) -> str:

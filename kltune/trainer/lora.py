@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from kltune.errors import SpecError
 from kltune.trainer.keyed import Purpose, generator
 
 
@@ -182,12 +183,15 @@ def attach(body: nn.Module, num_slots: int, rank: int, alpha: int) -> AdapterSta
     Layers that already carry adapters of an earlier bank are unwrapped first.
 
     Raises:
-        ValueError: if the body has no linear layer to adapt.
+        SpecError: the body has no linear layer to adapt (GPT-2's Conv1D is none).
     """
     detach(body)
     found = find_targets(body)
     if not found:
-        raise ValueError("the model has no torch.nn.Linear layer that could carry an adapter")
+        raise SpecError(
+            f"model.base: {type(body).__name__} has no torch.nn.Linear layer that could carry an "
+            "adapter (GPT-2 and its like use Conv1D, which is not supported yet)"
+        )
     device = found[0][1].weight.device
     targets = [Target(name, layer.in_features, layer.out_features) for name, layer in found]
     stack = AdapterStack(targets, num_slots, rank, alpha, device)

@@ -39,6 +39,12 @@ class TrialFolder:
         """Folder from which the trial continues."""
         return self.path / "checkpoints" / "last"
 
+    def checkpoint_to_resume(self) -> Path | None:
+        """The last checkpoint, or the one before it where a crash hit the moment between two renames."""
+        last = self.last_checkpoint
+        before = last.with_name(last.name + ".old")
+        return next((path for path in (last, before) if path.is_dir()), None)
+
     @property
     def best_adapter(self) -> Path:
         """Folder of the adapter at the best evaluation that respects the limit."""

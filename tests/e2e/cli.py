@@ -32,7 +32,12 @@ def command(*args: str | Path) -> list[str]:
 
 def kltune(*args: str | Path, timeout: float = 300) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command(*args), capture_output=True, text=True, timeout=timeout, check=False, env=environment()
+        command(*args),
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+        env=environment(),
     )
 
 

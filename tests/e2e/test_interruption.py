@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from e2e.cli import KITCHEN, kltune, sets, start, strict, wait_for_rows
+
 from kltune.trial.record import TrialRecord, read_trial, read_trials
 
 pytestmark = pytest.mark.slow

@@ -88,9 +88,10 @@ def test_optuna_opens_the_study_with_its_own_tools(study: tuple[Path, dict[str, 
 def test_a_copied_study_opens_with_its_samples_after_the_original_is_deleted(
     study: tuple[Path, dict[str, Any]], tmp_path: Path
 ) -> None:
-    from kltune.metrics.tracker import reroot
     from mlflow import MlflowClient
     from mlflow.artifacts import download_artifacts
+
+    from kltune.metrics.tracker import reroot
 
     original = tmp_path / "original"
     shutil.copytree(study[0], original)

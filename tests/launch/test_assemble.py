@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from spec_files import minimal, own_task, write
+
 from kltune.errors import SpecError
 from kltune.launch.assemble import build_bank, find_inputs, load_ground, num_slots, reference_scale
 from kltune.spec.load import LoadedSpec, load_spec
-from spec_files import minimal, own_task, write
 
 
 def loaded_spec(folder: Path, *overrides: str) -> LoadedSpec:

@@ -6,13 +6,14 @@ import json
 from pathlib import Path
 
 import pytest
+from spec_files import adaptive, write
+
 from kltune.launch.assemble import find_inputs
 from kltune.launch.dry_run import dry_run, make_plan
 from kltune.spec.load import load_spec
-from spec_files import adaptive, write
 
 
-def spec_of(folder: Path, *overrides: str):  # noqa: ANN201
+def spec_of(folder: Path, *overrides: str):
     spec = {**adaptive(), "baselines": ["trl-grpo-0.18"]}
     spec["search"]["beta"]["zero"] = True
     return load_spec(write(folder, spec), ("budget.trials=6", *overrides))

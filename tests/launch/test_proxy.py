@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 import tiny
+from scipy.stats import spearmanr
+
 from kltune.errors import TrialFault
 from kltune.launch.proxy import folder_of, learn, ready_proxy
 from kltune.rewards.learned import LearnedReward
@@ -18,7 +20,6 @@ from kltune.tasks.registry import Task
 from kltune.trainer.encode import PromptEncoder
 from kltune.trainer.keyed import Purpose
 from kltune.trainer.scale import sample_reference
-from scipy.stats import spearmanr
 
 TRAINER = TrainerSpec(steps=1, prompts=2, group_size=4, max_new_tokens=6)
 SPEC = LearnedProxySpec.model_validate(
@@ -80,7 +81,7 @@ def test_a_gold_that_raises_while_labels_are_made_is_named() -> None:
 
 
 class _Named:
-    def __init__(self, function) -> None:  # noqa: ANN001
+    def __init__(self, function) -> None:
         self.name = function.__name__
         self._function = function
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kltune.launch.request import SweepRequest
 from spec_files import minimal, write
+
+from kltune.launch.request import SweepRequest
 
 
 def test_flags_win_over_overrides_and_overrides_over_the_file(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import os
 import signal
 
 import pytest
+
 from kltune.errors import ExitCode
 from kltune.launch import signals
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from kltune.launch.timing import note_session
 from kltune.study.loop import SearchEnd
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import families
 import pytest
 import tiny
 import torch
 from accelerate import Accelerator
 from torch import Tensor
-from transformers import GPT2Config, GPT2LMHeadModel, OPTConfig, OPTForCausalLM
+from transformers import GPT2Config, GPT2LMHeadModel
 
+from kltune.errors import SpecError
 from kltune.trainer import logprobs as module
 from kltune.trainer.encode import pad_left
 from kltune.trainer.logprobs import Completions, Logprobs, Scoring, score
@@ -213,16 +215,7 @@ def bfloat16() -> LoadedModel:
     return freeze(tiny.llama().bfloat16(), tiny.tokenizer(), Accelerator(cpu=True))
 
 
-def with_dropout() -> LoadedModel:
-    config = OPTConfig(
-        vocab_size=30, hidden_size=32, ffn_dim=48, num_hidden_layers=2, num_attention_heads=4,
-        max_position_embeddings=64, word_embed_proj_dim=32, dropout=0.1, attention_dropout=0.1,
-        pad_token_id=0, bos_token_id=None, eos_token_id=1,
-    )  # fmt: skip
-    return freeze(OPTForCausalLM(config).float().train(), tiny.tokenizer(), Accelerator(cpu=True))
-
-
-@pytest.mark.parametrize("build", [tiny.loaded, bfloat16, with_dropout])
+@pytest.mark.parametrize("build", [tiny.loaded, bfloat16, families.opt])
 @pytest.mark.parametrize("scoring", [COMPACT, FIXED])
 @pytest.mark.parametrize("has_grad", [False, True])
 def test_the_kl_of_step_0_is_exactly_zero(build: object, scoring: Scoring, has_grad: bool) -> None:
@@ -238,7 +231,7 @@ def test_the_kl_of_step_0_is_exactly_zero(build: object, scoring: Scoring, has_g
 
 
 def test_dropout_is_off_in_every_pass_and_stays_in_the_config() -> None:
-    model = with_dropout()
+    model = families.opt()
     stack, view = fresh(model)
     once, again = (score(model, stack, view, completions(), COMPACT) for _ in range(2))
     assert torch.equal(once.policy_KNT, again.policy_KNT)
@@ -257,7 +250,7 @@ def test_gpt2_whose_layers_are_no_linear_layers_is_refused_by_name() -> None:
         bos_token_id=1,
     )
     model = freeze(GPT2LMHeadModel(config), tiny.tokenizer(), Accelerator(cpu=True))
-    with pytest.raises(ValueError, match=r"no torch\.nn\.Linear"):
+    with pytest.raises(SpecError, match=r"no torch\.nn\.Linear"):
         attach(model.body, 1, 4, 8)
 
 

@@ -9,6 +9,7 @@ import tiny
 import torch
 from torch import Tensor, nn
 
+from kltune.errors import SpecError
 from kltune.trainer.lora import AdapterStack, StackedLoRALinear, attach, detach, find_targets
 
 RANK, ALPHA = 4, 12
@@ -205,7 +206,7 @@ def test_clear_leaves_nothing_of_a_trial() -> None:
 
 
 def test_a_model_without_linear_layers_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"no torch\.nn\.Linear"):
+    with pytest.raises(SpecError, match=r"no torch\.nn\.Linear"):
         attach(nn.Sequential(nn.Embedding(3, 4)), 1, RANK, ALPHA)
 
 

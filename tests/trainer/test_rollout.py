@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import families
 import pytest
 import tiny
 import torch
 from accelerate import Accelerator
 from torch import Tensor
-from transformers import MistralConfig, MistralForCausalLM, OPTConfig, OPTForCausalLM
 
 from kltune.trainer.encode import PaddedPrompts, pad_left
 from kltune.trainer.keyed import Purpose, uniforms
@@ -36,44 +36,7 @@ def draws(rows: int, length: int = 12, slots: int = 1, seed: int = 0) -> Tensor:
     )
 
 
-def drawn_weights(model: torch.nn.Module) -> None:
-    generator = torch.Generator().manual_seed(3)
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if parameter.dim() == 2:
-                scale = 3.0 if "lm_head" in name else 1.0
-                parameter.copy_(
-                    scale
-                    * torch.randn(parameter.shape, generator=generator)
-                    * parameter.shape[1] ** -0.5
-                )
-
-
-def absolute_positions() -> LoadedModel:
-    """OPT: learned absolute positions, dropout in its config."""
-    config = OPTConfig(
-        vocab_size=30, hidden_size=32, ffn_dim=48, num_hidden_layers=2, num_attention_heads=4,
-        max_position_embeddings=64, word_embed_proj_dim=32, dropout=0.1, attention_dropout=0.1,
-        pad_token_id=0, bos_token_id=None, eos_token_id=1, tie_word_embeddings=False,
-    )  # fmt: skip
-    model = OPTForCausalLM(config).float()
-    drawn_weights(model)
-    return freeze(model, tiny.tokenizer(), Accelerator(cpu=True))
-
-
-def sliding_window() -> LoadedModel:
-    """Mistral whose window is shorter than prompt and completion."""
-    config = MistralConfig(
-        vocab_size=30, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, max_position_embeddings=64, sliding_window=4, pad_token_id=0,
-        bos_token_id=None, eos_token_id=1, tie_word_embeddings=False,
-    )  # fmt: skip
-    model = MistralForCausalLM(config).float()
-    drawn_weights(model)
-    return freeze(model, tiny.tokenizer(), Accelerator(cpu=True))
-
-
-MODELS = {"llama": tiny.loaded, "opt": absolute_positions, "mistral": sliding_window}
+MODELS = {"llama": tiny.loaded, "opt": families.opt, "mistral": families.mistral}
 
 
 @pytest.fixture(params=sorted(MODELS))
@@ -265,7 +228,6 @@ def test_rows_are_grouped_by_prompt_and_differ_within_a_group() -> None:
 def test_sample_is_the_inverse_cdf_exactly() -> None:
     probabilities = torch.tensor([0.125, 0.5, 0.0, 0.25, 0.125])
     logits = probabilities.log()[None]
-    #                 u   token
     for u, token in (
         (0.0, 0),
         (0.124, 0),

@@ -101,3 +101,13 @@ def test_recording_takes_about_a_millisecond_at_most(tmp_path: Path) -> None:
         folder.append_step(_step(step, **values))
         spent.append(time.thread_time() - start)
     assert sorted(spent)[15] < 1e-3
+
+
+def test_a_crash_between_two_renames_leaves_the_checkpoint_before(tmp_path: Path) -> None:
+    folder = TrialFolder(tmp_path, 0, 1)
+    assert folder.checkpoint_to_resume() is None
+    before = folder.last_checkpoint.with_name("last.old")
+    before.mkdir(parents=True)
+    assert folder.checkpoint_to_resume() == before
+    folder.last_checkpoint.mkdir()
+    assert folder.checkpoint_to_resume() == folder.last_checkpoint

@@ -1,0 +1,23 @@
+"""The end of a session: which exit code a finished search has."""
+
+from __future__ import annotations
+
+import pytest
+
+from kltune.errors import ExitCode
+from kltune.launch.session import verdict_of
+
+
+@pytest.mark.parametrize(
+    ("best", "states", "code"),
+    [
+        ({"number": 1}, ["complete", "failed"], ExitCode.DONE),
+        (None, ["complete", "pruned"], ExitCode.NO_FEASIBLE_TRIAL),
+        (None, ["complete", "failed"], ExitCode.NO_FEASIBLE_TRIAL),
+        (None, ["failed", "failed"], ExitCode.RUN_ERROR),
+        (None, [], ExitCode.NO_FEASIBLE_TRIAL),
+    ],
+)
+def test_exit_code_of_a_finished_search(best: object, states: list[str], code: ExitCode) -> None:
+    facts = {"best": best, "trials": [{"state": state} for state in states]}
+    assert verdict_of(facts) is code
