@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +18,13 @@ FIELDS = {
 
 
 @pytest.fixture(scope="module")
-def study(tmp_path_factory: pytest.TempPathFactory) -> Generator[tuple[Path, dict[str, Any]]]:
+def study(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     """Six trials in three slots, as JSON."""
     path = tmp_path_factory.mktemp("a folder é") / "A"
     flags = ("--study", path, "--slots", "3", "--json", *sets(*QUICK))
     done = kltune("sweep", KITCHEN, "--trials", "6", *flags)
     assert done.returncode == 0, done.stderr
-    yield path, strict(done.stdout)
+    return path, strict(done.stdout)
 
 
 def test_the_result_on_stdout_is_strict_json_with_every_trial(
