@@ -41,12 +41,17 @@ def headline(study: StudyRows, found: Recommendation) -> str:
         else:
             words += ", held fixed"
     peak = found.best.peak
+    doubt = "" if not found.tied else f" Not told apart from {_others(len(found.tied))}."
     if peak is None:
-        return f"{words}; {_stop_short(study, found)}."
+        return f"{words}; {_stop_short(study, found)}.{doubt}"
     return (
         f"{words}; {_stop_short(study, found)}, at KL {both_units(peak.kl_token, peak.kl_seq)}. "
-        f"Gold {score(peak.gold, peak.gold_se)}."
+        f"Gold {score(peak.gold, peak.gold_se)}.{doubt}"
     )
+
+
+def _others(count: int) -> str:
+    return "1 other setting" if count == 1 else f"{count} other settings"
 
 
 def answer_facts(study: StudyRows, found: Recommendation) -> tuple[Fact, ...]:

@@ -43,6 +43,18 @@ def test_the_headline_names_setting_units_step_window_and_both_kls(tmp_path: Pat
         assert part in text
 
 
+def test_the_headline_admits_ties(tmp_path: Path) -> None:
+    wide = (0.2, *[0.8] * 8)
+    study = read(tmp_path, trial(0.2, gold=wide), trial(0.5, gold=wide))
+    found = recommend(study)
+    assert isinstance(found, Recommendation)
+    assert headline(study, found).endswith("Not told apart from 1 other setting.")
+    alone = read(tmp_path / "alone", trial(0.2, gold=wide))
+    single = recommend(alone)
+    assert isinstance(single, Recommendation)
+    assert "told apart" not in headline(alone, single)
+
+
 def test_a_loss_coefficient_is_beta_over_sigma(tmp_path: Path) -> None:
     study = read(tmp_path, trial(0.124, penalty=Penalty.K2_LOSS))
     assert f"KL coefficient {0.124 / SIGMA_R:.1f} in the loss" in native_words(
