@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kltune.errors import ExitCode
 from kltune.launch.request import SweepRequest
+from kltune.launch.threads import share_cores
 from kltune.spec.checks import check_paths
 
 
@@ -17,6 +18,7 @@ def run_sweep(request: SweepRequest) -> ExitCode:
     """
     spec = request.load()
     check_paths(spec)
+    share_cores()
     # torch, Optuna and the rest take seconds to import: not before the spec is known to be sound.
     from kltune.launch.session import run_session
 

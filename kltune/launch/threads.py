@@ -1,0 +1,19 @@
+"""Settings of the OpenMP runtime, which reads them when torch loads it: call before torch is imported."""
+
+from __future__ import annotations
+
+import os
+
+SPIN_COUNT = "1000"
+"""How long an idle thread spins before it sleeps (libgomp's default is 300,000).
+
+Steps of a small model are many short parallel regions. With the default, one other busy
+process makes them several times slower, because idle threads hold the cores that working
+ones wait for.
+"""
+
+
+def share_cores() -> None:
+    """Let idle threads sleep early, unless the user's environment says otherwise."""
+    if "OMP_WAIT_POLICY" not in os.environ:
+        os.environ.setdefault("GOMP_SPINCOUNT", SPIN_COUNT)
