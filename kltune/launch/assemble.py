@@ -21,6 +21,9 @@ from kltune.trainer.parts import BankSettings
 from kltune.trainer.scale import measure_scale
 from kltune.trainer.sources import ModelSource, resolve_model
 
+REFERENCE = "reference.json"
+"""The proxy under the reference, in the study folder."""
+
 CUDA_SLOTS = 8
 """Trials at once where a CUDA device shares weight reads between them (design.md §5)."""
 
@@ -53,9 +56,11 @@ def find_inputs(spec: LoadedSpec) -> Inputs:
 
 
 def load_ground(
-    spec: StudySpec, inputs: Inputs, study_path: Path, stand_in: Scorer | None = None
+    spec: StudySpec, inputs: Inputs, study_path: Path | None, stand_in: Scorer | None = None
 ) -> Ground:
     """Load the base, encode the prompts and get the proxy ready (learning it where the spec says so).
+
+    ``study_path``: where a proxy that was learned before may lie; nothing is written.
 
     ``stand_in`` takes the place of the proxy, for a run that only measures time.
 
@@ -95,29 +100,33 @@ def _remembering(encoder: PromptEncoder, *known: EncodedPrompts):
     return encode
 
 
-def reference_scale(
-    ground: Ground, spec: StudySpec, study_path: Path, *, keep: bool = True
-) -> RewardScale:
-    """sigma_R, measured once per study and kept in reference.json (unless ``keep`` is false).
+def reference_scale(ground: Ground, spec: StudySpec, study_path: Path | None) -> RewardScale:
+    """sigma_R: read from the study's reference.json, else measured; :func:`keep_scale` writes it.
 
     Raises:
         SpecError: the proxy does not vary under the reference, so there is nothing to learn from.
     """
-    path = study_path / "reference.json"
-    if path.is_file():
+    path = None if study_path is None else study_path / REFERENCE
+    if path is not None and path.is_file():
         return _read_scale(path)
+    data = ground.data
     scale = measure_scale(
-        ground.loaded, ground.data.train, ground.data.proxy, spec.trainer, spec.seed
+        ground.loaded, data.train, data.proxy, spec.trainer, spec.seed, gold=data.gold
     )
     if scale.sigma <= 0:
         raise SpecError(
             "task.proxy: gives every completion of a prompt the same score under the reference "
             f"(sigma_R = 0 over {scale.num_groups} groups), so no policy gradient could ever arise"
         )
-    if keep:
+    return scale
+
+
+def keep_scale(study_path: Path, scale: RewardScale) -> None:
+    """Write sigma_R into the study, once."""
+    path = study_path / REFERENCE
+    if not path.is_file():
         facts = asdict(scale)
         write_json(path, {"schema": 1, "sigma_r": facts.pop("sigma"), **facts})
-    return scale
 
 
 def _read_scale(path: Path) -> RewardScale:

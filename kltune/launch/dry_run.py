@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import itertools
 import json
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TextIO
 
 import psutil
 from rich.console import Console
@@ -43,12 +43,12 @@ class _StandIn:
         return [float(sum(sample.token_ids) % 97) for sample in samples]
 
 
-def dry_run(spec: LoadedSpec, study_path: Path, inputs: Inputs, *, as_json: bool) -> ExitCode:
-    """Print the plan: as JSON on stdout, or as a table."""
+def dry_run(spec: LoadedSpec, study_path: Path, inputs: Inputs, result: TextIO | None) -> ExitCode:
+    """Print the plan: as JSON to ``result``, or as a table."""
     plan = make_plan(spec.spec, study_path, inputs)
-    if as_json:
+    if result is not None:
         facts = {"schema": 1, **asdict(plan), "first_settings": _as_json(plan.first_settings)}
-        sys.stdout.write(json.dumps(facts, allow_nan=False) + "\n")
+        result.write(json.dumps(facts, allow_nan=False) + "\n")
     else:
         Console().print(dry_run_table(plan))
     return ExitCode.DONE
@@ -58,7 +58,7 @@ def make_plan(spec: StudySpec, study_path: Path, inputs: Inputs) -> Plan:
     """Load, time a step and an evaluation, and count; guards and pruning only make it less."""
     must_learn = isinstance(inputs.task.proxy, LearnedProxySpec)
     ground = load_ground(spec, inputs, study_path, stand_in=_StandIn() if must_learn else None)
-    scale = None if must_learn else reference_scale(ground, spec, study_path, keep=False)
+    scale = None if must_learn else reference_scale(ground, spec, study_path)
     step_s, evaluation_s, slots = _time(ground, spec)
     search, trials, steps = plan_search(spec), spec.budget.trials, spec.trainer.steps
     evaluations = len(set(range(0, steps, spec.evaluate.every)) | {steps})

@@ -31,21 +31,35 @@ def ready_proxy(
     train: EncodedPrompts,
     encode: EncodePrompt,
     trainer: TrainerSpec,
-    place: tuple[Path, int],
+    place: tuple[Path | None, int],
 ) -> Scorer:
     """The proxy of a task. ``place``: study folder and seed of a proxy that is learned here.
 
-    Must be called before adapters are put on the base: a learned trunk is a copy of it.
+    Must be called before adapters are put on the base: a learned trunk is a copy of it. Writes
+    nothing: :func:`keep_proxy` does, once the study folder is ours.
     """
     if isinstance(task.proxy, ShippedProxy):
         return _on_device(LearnedReward.load(task.proxy.folder, encode), loaded)
     if not isinstance(task.proxy, LearnedProxySpec):
         return task.proxy
     study_path, seed = place
-    folder = folder_of(study_path)
-    if not (folder / "reward.json").is_file():
-        learn(task, task.proxy, loaded, train, trainer, seed).save(folder)
-    return _on_device(LearnedReward.load(folder, encode), loaded)
+    if study_path is not None and _is_kept(folder_of(study_path)):
+        return _on_device(LearnedReward.load(folder_of(study_path), encode), loaded)
+    reward = learn(task, task.proxy, loaded, train, trainer, seed)
+    reward.encode_prompt = encode
+    return reward
+
+
+def keep_proxy(task: Task, proxy: Scorer, study_path: Path) -> None:
+    """Write a proxy that was learned for this study into its folder, once."""
+    if not isinstance(task.proxy, LearnedProxySpec) or _is_kept(folder_of(study_path)):
+        return
+    if isinstance(proxy, LearnedReward):
+        proxy.save(folder_of(study_path))
+
+
+def _is_kept(folder: Path) -> bool:
+    return (folder / "reward.json").is_file()
 
 
 def learn(

@@ -5,36 +5,44 @@ The heavy half of ``kltune sweep``: importing this loads torch, Optuna and MLflo
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import shlex
 import sys
+import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from rich.console import Console
 
-from kltune.errors import ExitCode
+from kltune.errors import ExitCode, StudyError
 from kltune.launch import signals
 from kltune.launch.assemble import (
     Ground,
     Inputs,
     build_bank,
     find_inputs,
+    keep_scale,
     load_ground,
     reference_scale,
 )
 from kltune.launch.dry_run import dry_run
+from kltune.launch.inputs import check_inputs, fingerprints, note_inputs
+from kltune.launch.proxy import keep_proxy
 from kltune.launch.request import SweepRequest
+from kltune.launch.saying import say
 from kltune.launch.timing import note_session
 from kltune.launch.watching import MirrorObserver
 from kltune.metrics.env import write_env
 from kltune.metrics.jsonl import write_json
 from kltune.metrics.mirror import MlflowMirror
 from kltune.metrics.payload import DatasetFacts
-from kltune.metrics.tracker import Tracker, check_experiment, reroot, resolve_tracker
+from kltune.metrics.record import RewardScale
+from kltune.metrics.tracker import Tracker, check_experiment, redact, reroot, resolve_tracker
 from kltune.report.build import ReportPaths, build_report
 from kltune.report.summary import summary
 from kltune.screen.ending import final_summary, near
@@ -54,33 +62,57 @@ DIGEST_LENGTH = 32
 """MLflow takes digests of up to 36 characters."""
 
 
-def run_session(request: SweepRequest, spec: LoadedSpec) -> ExitCode:
-    """Run or resume the study of a request whose spec is sound.
+def run_session(
+    request: SweepRequest, spec: LoadedSpec, stop: signals.StopRequest, result: TextIO
+) -> ExitCode:
+    """Run or resume the study of a request whose spec is sound; JSON goes to ``result``.
+
+    The study folder is not touched before model, prompts and proxy have shown that they work.
 
     Raises:
-        SpecError: prompts or scorers that can't be used; nothing was started.
+        SpecError: prompts, scorers or a model that can't be used; nothing was started.
         StudyError: the folder belongs to another spec or is in use; nothing was changed.
         EnvironmentMissingError: this machine lacks what the spec needs.
     """
     study_path = request.folder(spec)
     inputs = find_inputs(spec)
     tracker = resolve_tracker(study_path, spec.spec.tracking.mlflow, os.environ)
+    prints = fingerprints(inputs.task, inputs.source)
     if not request.fresh:
         check_study(study_path, spec.spec)
+        check_inputs(study_path, prints)
     if request.dry_run:
-        return dry_run(spec, study_path, inputs, as_json=request.as_json)
+        return dry_run(spec, study_path, inputs, result if request.as_json else None)
     if spec.spec.tracking.enabled and not (tracker.is_own and request.fresh):
         check_experiment(tracker, spec.spec.name)
-    if request.fresh and (old := move_aside(study_path)) is not None:
-        say(f"moved the old study to {near(old)}")
-    with lock_study(study_path):
-        return _Session(spec, study_path, inputs, tracker, request.as_json).run()
+    with contextlib.ExitStack() as held:
+        if study_path.exists() and not request.fresh:
+            held.enter_context(lock_study(study_path))  # a second sweep is refused before it loads
+        say(f"{near(study_path)}: {plan_search(spec.spec).describe()}")
+        for doubt in find_doubts(spec.spec):
+            say(f"note: {doubt}")
+        say("loading the model and getting the proxy ready ...")
+        old_folder = None if request.fresh else study_path
+        ground = load_ground(spec.spec, inputs, old_folder)
+        scale = reference_scale(ground, spec.spec, old_folder)
+        if (reason := stop()) is not None:
+            say(f"{reason}: no trial was started")
+            return signals.EXIT_CODES.get(reason, ExitCode.DONE)
+        if request.fresh and (old := move_aside(study_path)) is not None:
+            say(f"moved the old study to {near(old)}")
+        if request.fresh or not study_path.exists():
+            held.enter_context(lock_study(study_path))
+        session = _Session(spec, study_path, inputs, tracker, result if request.as_json else None)
+        return session.run(Ready(ground, scale, prints), stop)
 
 
-def say(text: str) -> None:
-    """One line to the person; stdout is left to the result."""
-    sys.stderr.write(f"{text}\n")
-    sys.stderr.flush()
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """Everything that works before the study folder is touched."""
+
+    ground: Ground
+    scale: RewardScale
+    prints: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,47 +123,51 @@ class _Session:
     study_path: Path
     inputs: Inputs
     tracker: Tracker
-    as_json: bool
+    result: TextIO | None
+    """Where the JSON goes, if it was asked for."""
 
-    def run(self) -> ExitCode:
+    def run(self, ready: Ready, stop: signals.StopRequest) -> ExitCode:
         """Open, train, report."""
-        spec = self.spec.spec
-        opened = open_study(self.study_path, spec)
+        opened = open_study(self.study_path, self.spec.spec)
         try:
-            return self._run(opened)
+            self._write_spec(ready)
+            mirror = self._start_mirror()
+            end = self._search(opened, ready, mirror, stop)
         finally:
             opened.close()
+        return self._conclude(end, mirror)
 
-    def _run(self, opened: OpenStudy) -> ExitCode:
-        spec = self.spec.spec
-        self._write_spec()
-        for doubt in find_doubts(spec):
-            say(f"note: {doubt}")
-        say(f"{near(self.study_path)}: {plan_search(spec).describe()}")
-        stop = signals.StopRequest(
-            spec.budget.wall, lambda reason: say(f"{reason}: saving the running trials ...")
-        )
-        with stop.listening():
-            say("loading the model and getting the proxy ready ...")
-            ground = load_ground(spec, self.inputs, self.study_path)
-            write_env(self.study_path, ground.loaded.device_facts(), ("kltune", *sys.argv[1:]))
-            mirror = self._start_mirror()
-            end = self._search(opened, ground, mirror, stop)
-            return self._conclude(end, mirror)
-
-    def _write_spec(self) -> None:
-        (self.study_path / "spec.yaml").write_text(self.spec.text, encoding="utf-8")
-        write_json(self.study_path / "resolved.json", resolved(self.spec.spec))
+    def _write_spec(self, ready: Ready) -> None:
+        folder = self.study_path
+        (folder / "spec.yaml").write_text(redact(self.spec.text), encoding="utf-8")
+        facts = resolved(self.spec.spec)
+        if facts["tracking"]["mlflow"] is not None:
+            facts["tracking"]["mlflow"] = redact(facts["tracking"]["mlflow"])
+        write_json(folder / "resolved.json", facts)
+        write_env(folder, ready.ground.loaded.device_facts(), ("kltune", *sys.argv[1:]))
+        note_inputs(folder, ready.prints)
+        keep_proxy(self.inputs.task, ready.ground.data.proxy, folder)
+        keep_scale(folder, ready.scale)
 
     def _start_mirror(self) -> MlflowMirror | None:
         spec = self.spec.spec
         if not spec.tracking.enabled:
             return None
         if self.tracker.is_own:
-            reroot(self.study_path)
+            self._open_own_tracker()
         mirror = MlflowMirror(self.study_path, self.tracker, spec.name, self._datasets())
         mirror.start()
         return mirror
+
+    def _open_own_tracker(self) -> None:
+        """Point a moved study's MLflow database at this folder; a broken one makes way, and is refilled."""
+        try:
+            reroot(self.study_path)
+        except StudyError as error:
+            broken = self.study_path / "mlflow.db"
+            aside = broken.with_name(f"mlflow.db.broken-{int(time.time())}")
+            broken.rename(aside)
+            say(f"note: {error}; moved to {aside.name}, a new one is filled from the record")
 
     def _datasets(self) -> list[DatasetFacts]:
         task = self.inputs.task
@@ -150,20 +186,19 @@ class _Session:
     def _search(
         self,
         opened: OpenStudy,
-        ground: Ground,
+        ready: Ready,
         mirror: MlflowMirror | None,
         stop: signals.StopRequest,
     ) -> SearchEnd:
-        spec = self.spec.spec
+        spec, scale = self.spec.spec, ready.scale
         with _ended_on_error(mirror):
-            scale = reference_scale(ground, spec, self.study_path)
             say(
                 f"sigma_R {scale.sigma:.4g}: spread of the proxy within a prompt, under the reference "
                 f"({scale.num_groups} prompts, {scale.mean_tokens:.1f} tokens per completion)"
             )
-            bank = build_bank(ground, spec, scale)
+            bank = build_bank(ready.ground, spec, scale)
             ledger = Ledger(opened, fixed_trials(spec, scale))
-            with open_screen(self._scope(ledger), is_plain=self.as_json) as screen:
+            with open_screen(self._scope(ledger), is_plain=self.result is not None) as screen:
                 observers = [screen, *([MirrorObserver(mirror)] if mirror else [])]
                 return run_search(bank, ledger, scale.sigma, observers, stop)
 
@@ -201,13 +236,14 @@ class _Session:
         self._show(facts, paths, timing)
         if end.reason in signals.EXIT_CODES:
             return signals.EXIT_CODES[end.reason]
-        return verdict_of(facts)
+        return verdict_of(facts, is_cut_short=end.reason is not None)
 
     def _show(
         self, facts: Mapping[str, Any], paths: ReportPaths, timing: Mapping[str, float]
     ) -> None:
-        if self.as_json:
-            sys.stdout.write(json.dumps({"schema": 1, **facts}, allow_nan=False) + "\n")
+        if self.result is not None:
+            self.result.write(json.dumps({"schema": 1, **facts}, allow_nan=False) + "\n")
+            self.result.flush()
         files = [paths.html, paths.markdown, paths.json, self.study_path / "trials"]
         ending = final_summary(
             facts,
@@ -219,17 +255,22 @@ class _Session:
 
     def _next_command(self) -> str:
         if not (self.tracker.is_own and self.spec.spec.tracking.enabled):
-            return f"kltune report {near(self.study_path)}"
-        return f"mlflow ui --backend-store-uri sqlite:///{near(self.study_path)}/mlflow.db"
+            return f"kltune report {shlex.quote(str(near(self.study_path)))}"
+        store = shlex.quote(f"sqlite:///{near(self.study_path)}/mlflow.db")
+        return f"mlflow ui --backend-store-uri {store}"
 
 
-def verdict_of(facts: Mapping[str, Any]) -> ExitCode:
-    """The exit code of a search that was not interrupted: failures alone are an error (design.md §6)."""
+def verdict_of(facts: Mapping[str, Any], *, is_cut_short: bool = False) -> ExitCode:
+    """The exit code of a search that was not interrupted: failures alone are an error (design.md §6).
+
+    ``is_cut_short``: the wall budget ended before the trials did; that is no failure.
+    """
     states = {trial["state"] for trial in facts["trials"]}
     if facts["best"] is not None:
         return ExitCode.DONE
-    only_failures = states == {TrialState.FAILED.value}
-    return ExitCode.RUN_ERROR if only_failures else ExitCode.NO_FEASIBLE_TRIAL
+    if states == {TrialState.FAILED.value}:
+        return ExitCode.RUN_ERROR
+    return ExitCode.DONE if is_cut_short else ExitCode.NO_FEASIBLE_TRIAL
 
 
 @contextmanager

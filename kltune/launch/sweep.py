@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from kltune.errors import ExitCode
+from kltune.launch import signals
 from kltune.launch.request import SweepRequest
+from kltune.launch.saying import say
+from kltune.launch.stdout import reserved_stdout
 from kltune.launch.threads import share_cores
 from kltune.spec.checks import check_paths
 
@@ -19,7 +22,17 @@ def run_sweep(request: SweepRequest) -> ExitCode:
     spec = request.load()
     check_paths(spec)
     share_cores()
-    # torch, Optuna and the rest take seconds to import: not before the spec is known to be sound.
-    from kltune.launch.session import run_session
+    stop = signals.StopRequest(
+        spec.spec.budget.wall, lambda reason: say(f"{reason}: saving the running trials ...")
+    )
+    try:
+        with stop.listening(), reserved_stdout(is_reserved=request.as_json) as result:
+            # torch, Optuna and the rest take seconds to import: not before the spec is sound.
+            from kltune.launch.session import run_session
 
-    return run_session(request, spec)
+            return run_session(request, spec, stop, result)
+    except KeyboardInterrupt:
+        say(
+            "stopped at once; finished trials and the last checkpoints are kept, the report was not written"
+        )
+        return ExitCode.INTERRUPTED

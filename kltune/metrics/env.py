@@ -17,6 +17,7 @@ import psutil
 
 import kltune
 from kltune.metrics.jsonl import write_json
+from kltune.metrics.tracker import redact
 
 _PACKAGES = ("torch", "transformers", "accelerate", "optuna", "mlflow", "numpy", "pydantic")
 _GIB = 2**30
@@ -29,7 +30,7 @@ def write_env(study_path: Path, device: Mapping[str, str], command: Sequence[str
     """
     facts = environment(device)
     home = str(Path.home())
-    words = [word.replace(home, "~") for word in command]
+    words = [redact(word).replace(home, "~") for word in command]
     write_json(study_path / "env.json", {**facts, **({"command": words} if words else {})})
 
 

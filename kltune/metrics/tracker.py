@@ -108,7 +108,7 @@ def redact(text: str) -> str:
     for name in ("MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN"):
         if secret := os.environ.get(name):
             text = text.replace(secret, "***")
-    text = re.sub(r"(\w://)[^/\s'\"]*@", r"\1***@", text)
+    text = re.sub(r"(\w://)[^\s'\"]*@", r"\1***@", text)
     return re.sub(
         r"([?&][^=&\s]*(?:token|secret|password|pwd|key|sig|signature|credential)[^=&\s]*=)[^&\s'\")]+",
         r"\1***",

@@ -113,6 +113,12 @@ class TrialRow:
         return self.checkpoints[-1] if self.checkpoints else None
 
     @property
+    def gold_final(self) -> float | None:
+        """Mean gold of the last two evaluations after step 0 (design.md §3); none before there is one."""
+        last = [c.gold for c in self.checkpoints if c.step > 0][-2:]
+        return sum(last) / len(last) if last else None
+
+    @property
     def beta_range(self) -> tuple[float, float] | None:
         """Lowest and highest beta used, in the study's beta unit."""
         betas = [b for b in self.curve.beta if math.isfinite(b)]
@@ -125,6 +131,7 @@ class TrialRow:
             self.state is TrialState.COMPLETE
             and self.is_feasible is True
             and self.value is not None
+            and self.peak is not None
         )
 
 

@@ -43,7 +43,8 @@ def final_summary(
         share = f"{100 * bookkeeping_frac:.1f} % of the wall time (Optuna, MLflow and files)"
         facts.add_row(Text("Bookkeeping"), Text(share))
     facts.add_row(Text("Next"), Text(next_command, style="bold"))
-    trials = f"{summary['num_trials']} of {summary['budget_trials']} trials"
+    num, budget = summary["num_trials"], summary["budget_trials"]
+    trials = f"{num} of {budget} trials" if num <= budget else f"{num} trials (budget {budget})"
     return Group(
         Text(""),
         Text(answer["headline"], style=style, overflow="fold"),

@@ -152,7 +152,8 @@ class StudySpec(Closed):
     beta_unit: BetaUnit = BetaUnit.REWARD
     """What beta is in."""
 
-    seed: NonNegativeInt = 0
+    seed: int = Field(default=0, ge=0, le=2**63 - 1)
+    """Root of every random number."""
 
     @field_validator("name")
     @classmethod

@@ -49,8 +49,12 @@ def move_aside(study_path: Path, now: datetime | None = None) -> Path | None:
     None where there was nothing to move. Nothing is ever deleted. Raises `StudyError` where
     a sweep is running in it.
     """
+    study_path = study_path.resolve()
     if not study_path.exists():
         return None
+    inside = {entry.name for entry in study_path.iterdir()} if study_path.is_dir() else set()
+    if inside - {LOCK} and not inside & {"study.db", "resolved.json"}:
+        raise StudyError(f"{study_path}: is no study of kltune, so --fresh leaves it alone")
     stamp = (now or datetime.now(UTC)).strftime("%Y%m%d-%H%M%S")
     target = study_path.with_name(f"{study_path.name}.old-{stamp}")
     count = 2

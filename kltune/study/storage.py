@@ -41,6 +41,8 @@ FREE_TO_CHANGE = ("budget", "guards.wall", "tracking", "pruning")
 
 _logger = logging.getLogger(__name__)
 
+_OF_A_STUDY = {"resolved.json", "spec.yaml", "trials", "reference.json"}
+
 _ATTR_SPEC = "kltune.spec"
 _ATTR_DIGEST = "kltune.spec_digest"
 _ATTR_SCHEMA = "kltune.schema"
@@ -96,12 +98,31 @@ def open_study(study_path: Path, spec: StudySpec) -> OpenStudy:
 def check_study(study_path: Path, spec: StudySpec) -> None:
     """Raise what `open_study` would raise about an existing study; creates nothing."""
     database = study_path / DATABASE
-    if study_path.exists() and not study_path.is_dir():
-        raise StudyError(f"{study_path}: is a file, not a study folder")
+    check_folder(study_path)
     if database.exists() and database.stat().st_size > 0:
         study = load_study(study_path)
         if not _is_blank(study):
             _check_same_spec(study_path, study.user_attrs, spec)
+
+
+def check_folder(study_path: Path) -> None:
+    """Raise `StudyError` where the path is a file, a folder of something else, or a study without its database."""
+    if study_path.exists() and not study_path.is_dir():
+        raise StudyError(f"{study_path}: is a file, not a study folder")
+    inside = {entry.name for entry in study_path.iterdir()} if study_path.is_dir() else set()
+    inside -= {".lock", ".gitkeep"}
+    if not inside or DATABASE in inside:
+        return
+    if inside & _OF_A_STUDY:
+        raise StudyError(
+            f"{study_path}: holds a study but its {DATABASE} is gone, so nobody knows which trials "
+            "count; put it back from a copy, or run with --fresh, which moves this study aside "
+            "(`kltune report` still reads the record)"
+        )
+    raise StudyError(
+        f"{study_path}: is not empty and no study of kltune ({', '.join(sorted(inside)[:4])}); "
+        "choose another folder by --study"
+    )
 
 
 def load_study(study_path: Path) -> optuna.Study:
@@ -132,8 +153,9 @@ def _stamp(study: optuna.Study, spec: StudySpec) -> None:
 
 
 def _is_blank(study: optuna.Study) -> bool:
-    """Whether the process that created the study died before it could write anything into it."""
-    return not study.user_attrs and not study.get_trials(deepcopy=False)
+    """Whether the process that created the study died before it had written down whose it is."""
+    is_stamped = {_ATTR_SPEC, _ATTR_DIGEST, _ATTR_SCHEMA} <= study.user_attrs.keys()
+    return not is_stamped and not study.get_trials(deepcopy=False)
 
 
 def _load(

@@ -97,7 +97,7 @@ def _explained(reference: str) -> Generator[None]:
         raise SpecError(
             f"{reference}: not valid Python ({error.filename}, line {error.lineno}: {error.msg})"
         ) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         # A user's module may raise anything while it loads; here is the one place that knows whose it is.
         last = traceback.extract_tb(error.__traceback__)[-1]
         raise SpecError(

@@ -59,7 +59,7 @@ class FunctionScorer:
             result = self.function(**arguments)
         except KltuneError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             # A user's function may raise anything; here is the one place that knows whose fault it is.
             raise ScorerError(
                 f"scorer {self.name} raised {type(error).__name__}: {error}"

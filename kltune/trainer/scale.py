@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from kltune.errors import SpecError
 from kltune.metrics.record import RewardScale
 from kltune.spec.trainer import TrainerSpec
 from kltune.tasks.protocol import Prompt, Sample, Scorer
@@ -16,6 +17,9 @@ from kltune.trainer.score import score_samples
 
 NUM_GROUPS = 32
 """Prompts that sigma_R is measured on (fewer where the train split is smaller)."""
+
+NUM_COMPARED = 32
+"""Completions on which gold and proxy must not agree to the last digit."""
 
 
 def sample_reference(
@@ -51,15 +55,32 @@ def measure_scale(
     proxy: Scorer,
     trainer: TrainerSpec,
     seed: int,
+    gold: Scorer | None = None,
 ) -> RewardScale:
-    """Group standard deviation (n - 1) of the proxy under the reference, mean over groups of train prompts."""
+    """Group standard deviation (n - 1) of the proxy under the reference, mean over groups of train prompts.
+
+    Raises:
+        SpecError: ``gold`` is given and judges the first completions exactly as the proxy does.
+    """
     indices = spread_evenly(len(train), NUM_GROUPS)
     group = trainer.group_size
     samples = sample_reference(loaded, train, indices, group, trainer, (seed, Purpose.SCALE))
-    scores = torch.tensor(score_samples(proxy, samples, slot=-1), dtype=torch.float64)
+    by_proxy = score_samples(proxy, samples, slot=-1)
+    if gold is not None:
+        _refuse_same(by_proxy[:NUM_COMPARED], gold, samples[:NUM_COMPARED])
+    scores = torch.tensor(by_proxy, dtype=torch.float64)
     return RewardScale(
         sigma=float(group_std(scores.view(-1, group)).mean()),
         mean=float(scores.mean()),
         num_groups=len(indices),
         mean_tokens=sum(len(s.token_ids) for s in samples) / len(samples),
     )
+
+
+def _refuse_same(by_proxy: list[float], gold: Scorer, samples: list[Sample]) -> None:
+    by_gold = score_samples(gold, samples, slot=-1)
+    if len(set(by_proxy)) > 1 and by_gold == by_proxy:
+        raise SpecError(
+            f"task.proxy and task.gold ({gold.name}) gave the same scores to {len(samples)} completions "
+            "of the reference; gold must be a judgement that training never sees"
+        )

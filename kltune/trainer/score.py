@@ -20,8 +20,8 @@ def score_samples(scorer: Scorer, samples: Sequence[Sample], slot: int) -> list[
     try:
         scores = [float(value) for value in scorer(samples)]
     except KltuneError as error:
-        raise TrialFault((slot,), f"scorer {scorer.name}: {error}") from error
-    except Exception as error:
+        raise TrialFault((slot,), str(error)) from error
+    except (Exception, SystemExit) as error:
         raise TrialFault(
             (slot,), f"scorer {scorer.name} raised {type(error).__name__}: {error}"
         ) from error

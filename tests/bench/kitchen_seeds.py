@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -28,9 +27,8 @@ def run(out: Path, seeds: list[int], betas: list[float]) -> None:
     """Train every beta of a seed side by side and append one row per trial."""
     loaded = load_spec(ROOT / "sweeps" / "kitchen.yaml", (f"budget.slots={len(betas)}",))
     spec = loaded.spec
-    with tempfile.TemporaryDirectory() as folder:
-        ground = load_ground(spec, find_inputs(loaded), Path(folder))
-        bank = build_bank(ground, spec, reference_scale(ground, spec, Path(folder), keep=False))
+    ground = load_ground(spec, find_inputs(loaded), None)
+    bank = build_bank(ground, spec, reference_scale(ground, spec, None))
     for seed in seeds:
         curves: list[list[dict[str, float]]] = [[] for _ in betas]
         for slot, beta in enumerate(betas):

@@ -150,3 +150,40 @@ def test_a_reward_that_always_raises_is_an_error_with_its_own_words(tmp_path: Pa
     assert done.returncode == 1, done.stderr
     assert "the reward broke" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_reward_that_exits_or_prints_is_an_error_and_leaves_json_alone(tmp_path: Path) -> None:
+    spec = own_spec(tmp_path, when="print('noise') or calls == 14")
+    text = (tmp_path / "rewards.py").read_text(encoding="utf-8")
+    exits = text.replace('raise ValueError("the reward broke")', "raise SystemExit(0)")
+    (tmp_path / "rewards.py").write_text(exits, encoding="utf-8")
+    done = kltune("sweep", spec, "--study", tmp_path / "S", "--json")
+    assert done.returncode == 0, done.stderr
+    states = [trial["state"] for trial in strict(done.stdout)["trials"]]
+    assert sorted(states) == ["complete", "complete", "failed"]
+    assert "noise" in done.stderr
+
+
+def test_what_fails_before_the_first_trial_leaves_no_folder(tmp_path: Path) -> None:
+    spec = own_spec(tmp_path, when="True")
+    done = kltune("sweep", spec, "--study", tmp_path / "S")
+    assert done.returncode == 1
+    assert "the reward broke" in done.stderr
+    assert not (tmp_path / "S").exists()
+
+
+def test_a_password_in_the_tracking_address_reaches_no_file_and_no_output(tmp_path: Path) -> None:
+    spec = own_spec(tmp_path, when="False")
+    uri = "tracking={enabled: true, mlflow: 'http://u:S3/CRET@127.0.0.1:9'}"
+    done = kltune("sweep", spec, "--study", tmp_path / "S", "--trials", "1", "--set", uri)
+    assert done.returncode == 0, done.stderr
+    assert "CRET" not in done.stdout + done.stderr
+    files = [path for path in (tmp_path / "S").rglob("*") if path.is_file()]
+    assert [path.name for path in files if b"CRET" in path.read_bytes()] == []
+
+
+def test_a_wall_budget_of_a_second_is_exit_0(tmp_path: Path) -> None:
+    spec = own_spec(tmp_path, when="False")
+    flags = ["--study", tmp_path / "S", "--set", "budget.wall=1s"]
+    done = kltune("sweep", spec, *flags, "--trials", "50")
+    assert done.returncode == 0, done.stderr

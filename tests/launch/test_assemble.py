@@ -8,7 +8,14 @@ import pytest
 from spec_files import minimal, own_task, write
 
 from kltune.errors import SpecError
-from kltune.launch.assemble import build_bank, find_inputs, load_ground, num_slots, reference_scale
+from kltune.launch.assemble import (
+    build_bank,
+    find_inputs,
+    keep_scale,
+    load_ground,
+    num_slots,
+    reference_scale,
+)
 from kltune.spec.load import LoadedSpec, load_spec
 
 
@@ -30,9 +37,10 @@ def test_the_kitchen_spec_becomes_a_bank_that_trains(tmp_path: Path) -> None:
 def test_sigma_r_is_measured_once_and_then_read(tmp_path: Path) -> None:
     spec = loaded_spec(tmp_path)
     ground = load_ground(spec.spec, find_inputs(spec), tmp_path)
-    assert reference_scale(ground, spec.spec, tmp_path, keep=False).sigma > 0
-    assert not (tmp_path / "reference.json").exists()
     first = reference_scale(ground, spec.spec, tmp_path)
+    assert not (tmp_path / "reference.json").exists()
+    keep_scale(tmp_path, first)
+    assert reference_scale(ground, spec.spec, tmp_path) == first
     text = (tmp_path / "reference.json").read_text(encoding="utf-8")
     (tmp_path / "reference.json").write_text(
         text.replace(f"{first.sigma}", "123.0"), encoding="utf-8"

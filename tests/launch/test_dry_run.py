@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
-import pytest
 from spec_files import adaptive, write
 
 from kltune.launch.assemble import find_inputs
@@ -33,12 +33,11 @@ def test_completions_are_counted(tmp_path: Path) -> None:
     assert not (tmp_path / "study").exists()
 
 
-def test_json_is_strict_and_goes_to_stdout(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_json_is_strict_and_goes_to_the_result(tmp_path: Path) -> None:
     spec = spec_of(tmp_path)
-    assert dry_run(spec, tmp_path / "study", find_inputs(spec), as_json=True) == 0
-    facts = json.loads(capsys.readouterr().out)
+    result = io.StringIO()
+    assert dry_run(spec, tmp_path / "study", find_inputs(spec), result) == 0
+    facts = json.loads(result.getvalue())
     assert facts["first_settings"][1]["origin"] == "zero"
 
 

@@ -11,7 +11,7 @@ import tiny
 from scipy.stats import spearmanr
 
 from kltune.errors import TrialFault
-from kltune.launch.proxy import folder_of, learn, ready_proxy
+from kltune.launch.proxy import folder_of, keep_proxy, learn, ready_proxy
 from kltune.rewards.learned import LearnedReward
 from kltune.spec.task import LearnedProxySpec
 from kltune.spec.trainer import TrainerSpec
@@ -60,6 +60,8 @@ def test_it_is_learned_once_and_read_back_the_next_time(tmp_path: Path) -> None:
     encode = PromptEncoder(model.tokenizer, tiny.MODEL)
     short = SPEC.model_copy(update={"steps": 3, "comparisons": 40})
     first = ready_proxy(task(short), model, train, encode, TRAINER, (tmp_path, 0))
+    assert not folder_of(tmp_path).exists()
+    keep_proxy(task(short), first, tmp_path)
     stamp = (folder_of(tmp_path) / "reward.json").stat().st_mtime_ns
     second = ready_proxy(task(short), model, train, encode, TRAINER, (tmp_path, 0))
     samples = [Sample(tiny.PROMPTS[0], "w1", (3, 4, 1), ended=True)]

@@ -21,3 +21,10 @@ from kltune.launch.session import verdict_of
 def test_exit_code_of_a_finished_search(best: object, states: list[str], code: ExitCode) -> None:
     facts = {"best": best, "trials": [{"state": state} for state in states]}
     assert verdict_of(facts) is code
+
+
+def test_a_wall_budget_that_ended_early_is_no_failure() -> None:
+    facts = {"best": None, "trials": [{"state": "interrupted"}]}
+    assert verdict_of(facts, is_cut_short=True) is ExitCode.DONE
+    failed = {"best": None, "trials": [{"state": "failed"}]}
+    assert verdict_of(failed, is_cut_short=True) is ExitCode.RUN_ERROR

@@ -65,3 +65,11 @@ def test_fresh_moves_the_old_study_aside_and_never_overwrites(tmp_path: Path) ->
     assert move_aside(tmp_path / "s", now) is None
     assert (tmp_path / "s.old-20260102-030405" / "report.md").read_text() == "one"
     assert (tmp_path / "s.old-20260102-030405-2" / "report.md").read_text() == "two"
+
+
+def test_a_folder_that_is_no_study_is_not_moved_aside(tmp_path: Path) -> None:
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "main.py").write_text("print(1)\n", encoding="utf-8")
+    with pytest.raises(StudyError, match="leaves it alone"):
+        move_aside(tmp_path / "code")
+    assert (tmp_path / "code" / "main.py").exists()

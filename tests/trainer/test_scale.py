@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import pytest
 import tiny
 
+from kltune.errors import SpecError
 from kltune.tasks.protocol import Prompt, Sample
 from kltune.trainer.keyed import Purpose
 from kltune.trainer.lora import attach
@@ -108,3 +109,14 @@ def test_how_many_prompts_run_at_once_changes_no_completion() -> None:
         for p in (1, 8)
     )
     assert few == many
+
+
+def test_a_gold_that_judges_like_the_proxy_is_refused() -> None:
+    model = tiny.loaded()
+    train = tiny.encoded(model, tiny.PROMPTS[:8])
+    spec = tiny.settings().trainer
+    proxy, disguise = tiny.CountWord("w3"), tiny.CountWord("w3", name="gold")
+    with pytest.raises(SpecError, match="same scores"):
+        measure_scale(model, train, proxy, spec, 0, gold=disguise)
+    other = tiny.CountWord("w4", name="gold")
+    assert measure_scale(model, train, proxy, spec, 0, gold=other).sigma > 0

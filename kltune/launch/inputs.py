@@ -1,0 +1,87 @@
+"""Prompts, scorers and model in, fingerprints out: a study must not mix two of them under one name.
+
+The spec names files; what is in them may change between two sessions. inputs.json in the
+study folder holds what the first session saw.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import inspect
+from collections.abc import Mapping
+from pathlib import Path
+
+from kltune.errors import StudyError
+from kltune.metrics.jsonl import read_json, write_json
+from kltune.tasks.registry import Task
+from kltune.tasks.scorers import FunctionScorer
+from kltune.trainer.sources import ModelSource
+
+FILE = "inputs.json"
+_ENDS = ("config.json", ".safetensors", ".gguf", ".bin", "tokenizer.json")
+_SAMPLED = 1 << 16
+
+
+def fingerprints(task: Task, source: ModelSource) -> dict[str, str]:
+    """What a study is made of, by name; equal texts mean equal inputs."""
+    found = {f"prompts ({split})": digest for split, digest in task.digests.items()}
+    for role, scorer in (("gold", task.gold), ("proxy", task.proxy)):
+        if isinstance(scorer, FunctionScorer):
+            found[role] = _code_digest(scorer)
+    found["model"] = _model_digest(source)
+    return found
+
+
+def check_inputs(study_path: Path, now: Mapping[str, str]) -> None:
+    """Refuse inputs that differ from those of the study's first session; writes nothing.
+
+    Raises:
+        StudyError: something changed; what, is named.
+    """
+    path = study_path / FILE
+    if not path.is_file():
+        return
+    before = read_json(path)["inputs"]
+    changed = sorted(
+        name for name in before.keys() | now.keys() if before.get(name) != now.get(name)
+    )
+    if changed:
+        raise StudyError(
+            f"{study_path}: {', '.join(changed)} changed since this study began, so old and new trials "
+            "could not be compared; put it back, use another --study, or run with --fresh, which "
+            "moves this study aside"
+        )
+
+
+def note_inputs(study_path: Path, now: Mapping[str, str]) -> None:
+    """Write down what the first session sees."""
+    if not (study_path / FILE).is_file():
+        write_json(study_path / FILE, {"schema": 1, "inputs": dict(now)})
+
+
+def _code_digest(scorer: FunctionScorer) -> str:
+    """Of the file that defines the scorer; comments and layout don't count."""
+    try:
+        path = inspect.getsourcefile(inspect.unwrap(scorer.function))
+        text = "" if path is None else ast.dump(ast.parse(Path(path).read_text(encoding="utf-8")))
+    except (OSError, TypeError, SyntaxError):  # a builtin, or code without a file
+        text = scorer.name
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _model_digest(source: ModelSource) -> str:
+    """Names, sizes, first and last bytes of the weights: cheap, and enough to notice another model."""
+    folder = Path(source.pretrained)
+    if source.kind == "hub" or not folder.is_dir():
+        return f"hub:{source.pretrained}"
+    digest = hashlib.sha256()
+    for path in sorted(folder.iterdir()):
+        if path.is_file() and path.name.endswith(_ENDS):
+            size = path.stat().st_size
+            digest.update(f"{path.name}:{size}".encode())
+            with path.open("rb") as file:
+                digest.update(file.read(_SAMPLED))
+                file.seek(max(0, size - _SAMPLED))
+                digest.update(file.read(_SAMPLED))
+    return digest.hexdigest()

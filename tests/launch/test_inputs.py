@@ -1,0 +1,58 @@
+"""A study does not mix two versions of its prompts, scorers or model under one name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from spec_files import own_task, write
+
+from kltune.errors import StudyError
+from kltune.launch.assemble import find_inputs
+from kltune.launch.inputs import check_inputs, fingerprints, note_inputs
+from kltune.spec.load import load_spec
+
+CODE = "def proxy(completions): return [len(c) for c in completions]\n"
+
+
+def prints_of(folder: Path, code: str, prompts: int = 12) -> dict[str, str]:
+    spec = own_task(folder)
+    (folder / "rewards.py").write_text(
+        code + "def gold(completions): return [1.0 for c in completions]\n", encoding="utf-8"
+    )
+    lines = "".join(f"question {i}\n" for i in range(prompts))
+    (folder / "prompts.txt").write_text(lines, encoding="utf-8")
+    inputs = find_inputs(load_spec(write(folder, spec)))
+    return fingerprints(inputs.task, inputs.source)
+
+
+def test_another_reward_under_the_same_name_is_refused_by_name(tmp_path: Path) -> None:
+    study = tmp_path / "study"
+    note_inputs(study, prints_of(tmp_path, CODE))
+    changed = prints_of(tmp_path, CODE.replace("len(c)", "-len(c)"))
+    with pytest.raises(StudyError, match="gold, proxy changed"):
+        check_inputs(study, changed)
+
+
+def test_a_comment_is_no_change(tmp_path: Path) -> None:
+    study = tmp_path / "study"
+    note_inputs(study, prints_of(tmp_path, CODE))
+    check_inputs(study, prints_of(tmp_path, "# said better\n" + CODE))
+
+
+def test_other_prompts_are_refused(tmp_path: Path) -> None:
+    study = tmp_path / "study"
+    note_inputs(study, prints_of(tmp_path, CODE))
+    with pytest.raises(StudyError, match=r"prompts \(train\)"):
+        check_inputs(study, prints_of(tmp_path, CODE, prompts=13))
+
+
+def test_what_the_first_session_saw_is_kept(tmp_path: Path) -> None:
+    first = prints_of(tmp_path, CODE)
+    note_inputs(tmp_path / "study", first)
+    note_inputs(tmp_path / "study", {"gold": "other"})
+    check_inputs(tmp_path / "study", first)
+
+
+def test_a_study_without_the_file_passes(tmp_path: Path) -> None:
+    check_inputs(tmp_path, {"gold": "x"})
