@@ -80,7 +80,19 @@ def resolve_tracker(study_path: Path, wanted: str | None, environ: Mapping[str, 
             "it out (kltune then uses sqlite in the study folder), or give a database or a server, "
             "such as sqlite:////data/mlflow.db or http://localhost:5000"
         )
+    _refuse_malformed(source, uri)
     return Tracker(uri, root if scheme in _DATABASES else None, is_own=False)
+
+
+def _refuse_malformed(source: str, uri: str) -> None:
+    try:
+        _ = urllib.parse.urlsplit(uri).port
+    except ValueError:
+        # The parser's own words would show the password.
+        raise SpecError(
+            f"{source}: not a valid address (got {redact(uri)!r}); a user name or password with "
+            "special characters in it must be percent-encoded (/ is %2F, @ is %40)"
+        ) from None
 
 
 def check_experiment(tracker: Tracker, name: str) -> None:

@@ -23,7 +23,7 @@ class TrainerSpec(Closed):
     algorithm: Literal["grpo"] = "grpo"
     """Policy-gradient algorithm: GRPO with group mean and group std (n - 1)."""
 
-    steps: int = Field(ge=1, le=10_000_000)
+    steps: PositiveInt = Field(le=10_000_000)
     """Steps of a full trial."""
 
     prompts: PositiveInt = 8

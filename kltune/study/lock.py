@@ -10,8 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from kltune.errors import StudyError
-
-LOCK = ".lock"
+from kltune.study.place import LOCK, is_foreign
 
 
 @contextmanager
@@ -52,8 +51,7 @@ def move_aside(study_path: Path, now: datetime | None = None) -> Path | None:
     study_path = study_path.resolve()
     if not study_path.exists():
         return None
-    inside = {entry.name for entry in study_path.iterdir()} if study_path.is_dir() else set()
-    if inside - {LOCK} and not inside & {"study.db", "resolved.json"}:
+    if is_foreign(study_path):
         raise StudyError(f"{study_path}: is no study of kltune, so --fresh leaves it alone")
     stamp = (now or datetime.now(UTC)).strftime("%Y%m%d-%H%M%S")
     target = study_path.with_name(f"{study_path.name}.old-{stamp}")

@@ -23,9 +23,9 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from kltune.errors import StudyError
 from kltune.spec.study import StudySpec
+from kltune.study.place import DATABASE, check_folder
 from kltune.study.sampler import make_sampler
 
-DATABASE = "study.db"
 SCHEMA = 1
 """Version of the attributes that kltune keeps in the Optuna study."""
 HEARTBEAT_S = 60
@@ -40,8 +40,6 @@ FREE_TO_CHANGE = ("budget", "guards.wall", "tracking", "pruning")
 """Parts of a spec that a study may go on with although they changed."""
 
 _logger = logging.getLogger(__name__)
-
-_OF_A_STUDY = {"resolved.json", "spec.yaml", "trials", "reference.json"}
 
 _ATTR_SPEC = "kltune.spec"
 _ATTR_DIGEST = "kltune.spec_digest"
@@ -103,26 +101,6 @@ def check_study(study_path: Path, spec: StudySpec) -> None:
         study = load_study(study_path)
         if not _is_blank(study):
             _check_same_spec(study_path, study.user_attrs, spec)
-
-
-def check_folder(study_path: Path) -> None:
-    """Raise `StudyError` where the path is a file, a folder of something else, or a study without its database."""
-    if study_path.exists() and not study_path.is_dir():
-        raise StudyError(f"{study_path}: is a file, not a study folder")
-    inside = {entry.name for entry in study_path.iterdir()} if study_path.is_dir() else set()
-    inside -= {".lock", ".gitkeep"}
-    if not inside or DATABASE in inside:
-        return
-    if inside & _OF_A_STUDY:
-        raise StudyError(
-            f"{study_path}: holds a study but its {DATABASE} is gone, so nobody knows which trials "
-            "count; put it back from a copy, or run with --fresh, which moves this study aside "
-            "(`kltune report` still reads the record)"
-        )
-    raise StudyError(
-        f"{study_path}: is not empty and no study of kltune ({', '.join(sorted(inside)[:4])}); "
-        "choose another folder by --study"
-    )
 
 
 def load_study(study_path: Path) -> optuna.Study:

@@ -20,7 +20,9 @@ def score_samples(scorer: Scorer, samples: Sequence[Sample], slot: int) -> list[
     try:
         scores = [float(value) for value in scorer(samples)]
     except KltuneError as error:
-        raise TrialFault((slot,), str(error)) from error
+        text = str(error)
+        named = text if text.startswith("scorer ") else f"scorer {scorer.name}: {text}"
+        raise TrialFault((slot,), named) from error
     except (Exception, SystemExit) as error:
         raise TrialFault(
             (slot,), f"scorer {scorer.name} raised {type(error).__name__}: {error}"

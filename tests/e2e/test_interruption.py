@@ -174,7 +174,7 @@ def test_what_fails_before_the_first_trial_leaves_no_folder(tmp_path: Path) -> N
 
 def test_a_password_in_the_tracking_address_reaches_no_file_and_no_output(tmp_path: Path) -> None:
     spec = own_spec(tmp_path, when="False")
-    uri = "tracking={enabled: true, mlflow: 'http://u:S3/CRET@127.0.0.1:9'}"
+    uri = "tracking={enabled: true, mlflow: 'http://u:S3CRET@127.0.0.1:9'}"
     done = kltune("sweep", spec, "--study", tmp_path / "S", "--trials", "1", "--set", uri)
     assert done.returncode == 0, done.stderr
     assert "CRET" not in done.stdout + done.stderr

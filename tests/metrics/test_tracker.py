@@ -174,3 +174,9 @@ def test_a_moved_study_points_at_its_own_artifacts(tmp_path: Path) -> None:
 def test_a_study_without_mlflow_needs_no_rerooting(tmp_path: Path) -> None:
     assert not reroot(tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_address_that_no_parser_takes_is_refused_without_its_password(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="percent-encoded") as caught:
+        resolve_tracker(tmp_path, "http://u:S3/CRET@127.0.0.1:9", {})
+    assert "CRET" not in str(caught.value)

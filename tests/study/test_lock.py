@@ -61,6 +61,7 @@ def test_fresh_moves_the_old_study_aside_and_never_overwrites(tmp_path: Path) ->
     for content in ("one", "two"):
         (tmp_path / "s").mkdir()
         (tmp_path / "s" / "report.md").write_text(content)
+        (tmp_path / "s" / "study.db").touch()
         move_aside(tmp_path / "s", now)
     assert move_aside(tmp_path / "s", now) is None
     assert (tmp_path / "s.old-20260102-030405" / "report.md").read_text() == "one"

@@ -257,15 +257,3 @@ def tell_and_die(path: Path) -> None:
     opened = open_study(path, small_spec())
     opened.optuna_study.add_trial(optuna.trial.create_trial(value=0.5))
     os.kill(os.getpid(), signal.SIGKILL)
-
-
-def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "main.py").write_text("print(1)\n", encoding="utf-8")
-    with pytest.raises(StudyError, match="no study of kltune"):
-        check_study(tmp_path, small_spec())
-
-
-def test_a_study_whose_database_is_gone_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "resolved.json").write_text("{}", encoding="utf-8")
-    with pytest.raises(StudyError, match=r"study\.db is gone"):
-        check_study(tmp_path, small_spec())
