@@ -19,6 +19,13 @@ def cautions(study: StudyRows, answer: Answer) -> tuple[str, ...]:
     running = len(study.of_state(TrialState.RUNNING))
     if running and isinstance(answer, Recommendation):
         texts.append(f"Trials that have not ended: {running}; this answer may still change.")
+    known = {t.number for t in study.trials}
+    lost = [str(n) for n in range(max(known, default=-1) + 1) if n not in known]
+    if lost:
+        texts.append(
+            f"Missing from the record (their folders under trials/ are gone): trials {', '.join(lost)}. "
+            "They count towards the budget but are in no table or figure here."
+        )
     best = answer.best.peak if isinstance(answer, Recommendation) else None
     higher = [
         t

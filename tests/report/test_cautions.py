@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 from pathlib import Path
 
 from fake_study import trial, write_study
@@ -41,3 +42,10 @@ def test_a_loss_that_rises_from_zero_is_no_failure(tmp_path: Path) -> None:
 def test_an_answer_from_an_unfinished_study_says_so(tmp_path: Path) -> None:
     study = read_study(write_study(tmp_path, [trial(0.1), trial(0.2, steps=30, reason=None)]))
     assert "Trials that have not ended: 1" in text_of(study)
+
+
+def test_a_trial_whose_folder_is_gone_is_named(tmp_path: Path) -> None:
+    study = write_study(tmp_path, [trial(0.1), trial(0.2), trial(0.3)])
+    assert "Missing" not in text_of(read_study(study))
+    shutil.rmtree(study / "trials" / "00001")
+    assert "trials 1. They count" in text_of(read_study(study))
