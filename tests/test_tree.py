@@ -27,6 +27,7 @@ UNMIRRORED = {
     "study/observer.py": "types only",
     "tasks/kitchen/foods.py": "a table; tests/tasks/kitchen/test_task.py checks it",
     "tasks/protocol.py": "types only",
+    "trainer/batch.py": "types only",
     "trainer/protocol.py": "types only; tests/conformance runs it on every bank",
     "trainer/slot.py": "types only",
     "trial/outcome.py": "types only",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -11,12 +10,10 @@ from torch import Tensor
 from kltune.metrics.record import StepMetrics
 from kltune.spec.trial import ControllerKind
 from kltune.trainer import kl
+from kltune.trainer.batch import Batch, SlotOutcome, UpdateResult
 from kltune.trainer.logprobs import Logprobs
+from kltune.trainer.parts import BankParts
 from kltune.trainer.reduce import group_std, sequence_mean, token_mean
-
-if TYPE_CHECKING:
-    from kltune.trainer.parts import BankParts
-    from kltune.trainer.train_step import Batch, SlotOutcome, UpdateResult
 
 PHASES = ("rollout", "score", "logprobs", "update")
 

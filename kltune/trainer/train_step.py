@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -18,6 +17,7 @@ from kltune.metrics.record import StepMetrics
 from kltune.spec.trial import KLUnit
 from kltune.trainer import step_metrics
 from kltune.trainer.advantage import Advantages, group_advantages
+from kltune.trainer.batch import Batch, SlotOutcome, UpdateResult
 from kltune.trainer.controller import next_beta
 from kltune.trainer.data import samples_of
 from kltune.trainer.keyed import Purpose, prompt_indices, uniforms
@@ -32,27 +32,6 @@ from kltune.trainer.rollout import Rollout, rollout
 from kltune.trainer.score import score_samples
 from kltune.trainer.slot import SlotState
 from kltune.units import loss_coefficient
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """What the update learns from: one rollout of every active slot."""
-
-    slots: tuple[int, ...]
-    states: tuple[SlotState, ...]
-    rollout: Rollout
-    proxy_KN: Tensor
-
-
-@dataclass(slots=True)
-class UpdateResult:
-    """What the update pass measured, before any optimiser step."""
-
-    logprobs: Logprobs
-    """Detached, of the whole batch, by the weights of the rollout."""
-    advantages: list[Advantages]
-    terms: list[list[LossTerms]]
-    """Per slot, one per micro-batch."""
 
 
 def train_step(parts: BankParts, states: Mapping[int, SlotState]) -> tuple[StepMetrics, ...]:
@@ -222,23 +201,6 @@ def _backward(
     # A NaN in one slot's loss stays there: d(sum)/d(loss_k) is 1 for every k.
     view.add_gradients(torch.stack([term.loss for term in terms]).sum())
     return [[term] for term in terms]
-
-
-@dataclass(frozen=True, slots=True)
-class SlotOutcome:
-    """The end of a slot's step."""
-
-    row: int
-    step: int
-    beta: float
-    """Used in this step."""
-    coefficient: float
-    beta_next: float
-    grad_norm: float
-    nonfinite_tokens: int
-    is_finite: bool
-    kl_token: float
-    kl_seq: float
 
 
 def _finish_slot(parts: BankParts, batch: Batch, result: UpdateResult, row: int) -> SlotOutcome:
