@@ -156,8 +156,8 @@ def build_bank(ground: Ground, spec: StudySpec, scale: RewardScale) -> Bank:
 def num_slots(spec: StudySpec, loaded: LoadedModel) -> int:
     """K: as asked; else several on CUDA and one on a CPU.
 
-    Measured on 2 cores with the kitchen model, seconds per trial-step at K = 1, 2, 4, 8: .236, .189,
-    .169, .170. One stays the default there, since only then a resumed trial repeats the undisturbed
+    Measured on 2 cores with the kitchen model, seconds per trial-step at K = 1, 2, 4, 8: .21, .16,
+    .16, .16. One stays the default there, since only then a resumed trial repeats the undisturbed
     one to the last bit (matrix products round by the shape of the whole batch).
     """
     asked = spec.budget.slots

@@ -128,6 +128,23 @@ def test_the_same_command_with_more_trials_runs_only_the_new_ones(
     assert result["trials"][:6] == study[1]["trials"]
 
 
+def test_a_broken_mlflow_database_makes_way_and_is_refilled(
+    study: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    from mlflow import MlflowClient
+
+    path = tmp_path / "C"
+    shutil.copytree(study[0], path)
+    (path / "mlflow.db").write_bytes(b"no database at all" * 300)
+    done = kltune("sweep", KITCHEN, "--trials", "6", "--study", path, *sets(*QUICK))
+    assert done.returncode == 0, done.stderr
+    assert list(path.glob("mlflow.db.broken-*"))
+    client = MlflowClient(f"sqlite:///{path}/mlflow.db")
+    experiment = client.get_experiment_by_name("kitchen-grpo")
+    assert experiment is not None
+    assert len(client.search_runs([experiment.experiment_id])) == 7
+
+
 def test_a_study_of_another_spec_is_left_alone(study: tuple[Path, dict[str, Any]]) -> None:
     path = study[0]
     database = (path / "study.db").read_bytes()

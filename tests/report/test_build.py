@@ -10,7 +10,7 @@ import pytest
 from fake_bank import FakeBank, small_spec
 from fake_study import FakeTrial, trial, typical_trials, write_study
 
-from kltune.metrics.jsonl import write_json
+from kltune.metrics.jsonl import read_json, write_json
 from kltune.metrics.record import RewardScale
 from kltune.report.build import build_report
 from kltune.screen.progress import Scope
@@ -112,3 +112,11 @@ def test_the_record_of_a_real_search_has_importance_in_its_report(tmp_path: Path
     assert data["importance"]["num_trials"] == 12
     used = data["importance"]["num_used"]
     assert f"{used} of 12 trials used" in paths.html.read_text(encoding="utf-8")
+
+
+def test_a_complete_trial_whose_evaluations_are_gone_is_not_recommended(tmp_path: Path) -> None:
+    study = write_study(tmp_path, [trial(0.1), trial(0.2)])
+    (study / "trials" / "00000" / "evals.jsonl").unlink()
+    build_report(study)
+    best = read_json(study / "report.json")["best"]
+    assert best["number"] == 1

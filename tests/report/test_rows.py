@@ -59,3 +59,11 @@ def test_a_pruned_trial_is_no_candidate_however_good(tmp_path: Path) -> None:
 def test_time_in_slots_is_the_span_of_the_rows(tmp_path: Path) -> None:
     (row,) = read_study(write_study(tmp_path, [trial(0.1)])).trials
     assert row.seconds == pytest.approx(80 * 0.24)
+
+
+def test_gold_final_is_the_mean_of_the_last_two_evaluations_after_step_0(tmp_path: Path) -> None:
+    gold = (0.2, *[0.5] * 6, 0.6, 0.8)
+    (row,) = read_study(write_study(tmp_path, [trial(0.1, gold=gold)])).trials
+    assert row.gold_final == pytest.approx(0.7)
+    assert row.final is not None
+    assert row.final.gold == pytest.approx(0.8)

@@ -110,3 +110,11 @@ def test_a_wrong_value_is_one_line_that_names_its_field(
     (line,) = told(tmp_path, **changes)
     assert line.startswith(f"{field}: ")
     assert "(got " in line
+
+
+def test_numbers_too_large_to_mean_anything_are_refused_by_name(tmp_path: Path) -> None:
+    assert problems_of(tmp_path, minimal(), f"seed={2**63}") == [
+        f"seed: Input should be less than or equal to {2**63 - 1} (got {2**63})"
+    ]
+    (line,) = problems_of(tmp_path, minimal(), "trainer.steps=99999999999999999999999")
+    assert line.startswith("trainer.steps: Input should be less than or equal to 10000000")

@@ -9,6 +9,7 @@ import sqlite3
 import threading
 import time
 import warnings
+from contextlib import closing
 from pathlib import Path
 
 import optuna
@@ -257,3 +258,13 @@ def tell_and_die(path: Path) -> None:
     opened = open_study(path, small_spec())
     opened.optuna_study.add_trial(optuna.trial.create_trial(value=0.5))
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_process_that_died_while_it_stamped_the_study_leaves_it_usable(tmp_path: Path) -> None:
+    opened = open_study(tmp_path, small_spec())
+    opened.close()
+    with closing(sqlite3.connect(tmp_path / "study.db")) as database, database:
+        database.execute("DELETE FROM study_user_attributes WHERE key = 'kltune.schema'")
+    again = open_study(tmp_path, small_spec())
+    assert again.optuna_study.user_attrs["kltune.schema"] == 1
+    again.close()
