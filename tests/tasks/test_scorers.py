@@ -100,6 +100,14 @@ def test_what_a_scorer_raises_is_told_with_its_name() -> None:
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
 
 
+def test_a_scorer_that_exits_is_a_fault_and_ends_nothing() -> None:
+    def scorer(prompts: list[str], completions: list[str]) -> list[float]:
+        raise SystemExit(0)
+
+    with pytest.raises(ScorerError, match="scorer s raised SystemExit: 0"):
+        function_scorer("s", scorer)(TWO)
+
+
 def test_a_kltune_error_passes_as_it_is() -> None:
     def scorer(prompts: list[str], completions: list[str]) -> list[float]:
         raise EnvironmentMissingError("no judge")
