@@ -58,9 +58,6 @@ from kltune.study.space import fixed_trials
 from kltune.study.storage import OpenStudy, check_study, open_study
 from kltune.trial.outcome import TrialState
 
-DIGEST_LENGTH = 32
-"""MLflow takes digests of up to 36 characters."""
-
 
 def run_session(
     request: SweepRequest, spec: LoadedSpec, stop: signals.StopRequest, result: TextIO
@@ -177,9 +174,7 @@ class _Session:
             "test": task.splits.test,
         }
         return [
-            DatasetFacts(
-                role, task.name, task.digests[role][:DIGEST_LENGTH], len(prompts), source=task.name
-            )
+            DatasetFacts(role, task.name, task.digests[role], len(prompts), source=task.name)
             for role, prompts in splits.items()
         ]
 

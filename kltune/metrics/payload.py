@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -37,19 +36,10 @@ class DatasetFacts:
     name: str
     """Name of the task."""
     digest: str
-    """Digest of the prompts (`digest_rows`)."""
+    """Digest of the prompts; MLflow shows its first 36 characters."""
     num_prompts: int
     source: str
     """Where the prompts come from: ``builtin:kitchen``, a file's name."""
-
-
-def digest_rows(rows: Iterable[Mapping[str, object]]) -> str:
-    """Digest a sequence of JSON-like rows: 16 hex digits, the same on every machine."""
-    digest = hashlib.sha256()
-    for row in rows:
-        text = json.dumps(row, sort_keys=True, ensure_ascii=False, default=str)
-        digest.update(text.encode() + b"\n")
-    return digest.hexdigest()[:16]
 
 
 def points(rows: Iterable[Row]) -> list[Point]:

@@ -7,7 +7,6 @@ import pytest
 
 from kltune.metrics.payload import (
     Point,
-    digest_rows,
     flatten,
     points,
     run_status,
@@ -55,13 +54,6 @@ def test_a_trial_that_runs_again_loses_the_words_of_its_last_end() -> None:
     ended = state_tags({"state": "failed", "reason": "error", "detail": "x", "feasible": None})
     assert ended.keys() == state_tags(None).keys()
     assert state_tags(None)["kltune.stop_reason"] == ""
-
-
-def test_a_digest_depends_on_content_and_order_only() -> None:
-    one, two = {"id": "1", "text": "a"}, {"text": "b", "id": "2"}
-    assert digest_rows([one, two]) == digest_rows([one, {"id": "2", "text": "b"}])
-    assert digest_rows([one, two]) != digest_rows([two, one])
-    assert len(digest_rows([one])) == 16  # MLflow takes at most 36
 
 
 def test_the_sample_table_is_what_mlflow_reads_as_one() -> None:
