@@ -20,36 +20,75 @@ def kl_per_token(kl_seq: float, mean_tokens: float) -> float:
     return kl_seq / _above_zero("mean completion length in tokens", mean_tokens)
 
 
-def loss_coefficient(beta: float, beta_unit: str, penalty: str | None, sigma_r: float) -> float:
-    """Factor of the KL where the penalty pays it: in the reward for ``*-reward``, else in the loss.
+def advantage_scale(algorithm: str, sigma_r: float, std_r: float) -> float | None:
+    """What an algorithm divides its advantages by, in raw proxy reward, as measured under the reference.
 
-    In the loss the KL stands beside advantages that were divided by the group's standard
-    deviation, so a beta in reward units is divided by ``sigma_r``, the group standard
-    deviation of the proxy under the reference (design.md §3). In the reward, before the
-    group is normalised, both units are raw reward per nat and beta counts as it stands.
-    Raises `ValueError` for an unknown unit, or where ``sigma_r`` is needed and not above 0.
+    GRPO: ``sigma_r``, the standard deviation within a group; REINFORCE++ and PPO: ``std_r``,
+    that over all completions; none for RLOO and Dr.GRPO, which divide by nothing.
     """
-    if beta == 0:
-        return 0.0
-    return beta if _is_same(beta_unit, penalty) else beta / _sigma(sigma_r)
+    return {"grpo": sigma_r, "reinforce": std_r, "ppo": std_r}.get(algorithm)
 
 
-def reward_beta(coefficient: float, beta_unit: str, penalty: str | None, sigma_r: float) -> float:
-    """Give beta in ``beta_unit`` from the factor of the KL where the penalty pays it.
+def baseline_share(algorithm: str, group_size: int) -> float:
+    """Share of the reward's expected gradient that the baseline leaves.
 
-    The inverse of `loss_coefficient`: a recipe that was published beside normalised
-    advantages (TRL's ``beta``, verl's ``kl_loss_coef``) is worth coefficient x sigma_r in
-    reward units. Raises `ValueError` as `loss_coefficient` does.
+    Dr.GRPO's group mean holds a completion's own reward, so (G - 1) / G of it is left; a KL in
+    the loss keeps all of its own, and a price in raw reward has to be scaled alike. RLOO leaves
+    its own reward out of the baseline: 1. So it is here for the others: GRPO's division by
+    each group's own spread changes the price by more than that and by no fixed factor
+    (a coefficient of beta / sigma_R is its convention, not an identity).
     """
-    if coefficient == 0:
-        return 0.0
-    return coefficient if _is_same(beta_unit, penalty) else coefficient * _sigma(sigma_r)
+    return (group_size - 1) / group_size if algorithm == "dr-grpo" else 1.0
 
 
-def _is_same(beta_unit: str, penalty: str | None) -> bool:
+def reward_price(beta: float, beta_unit: str, reward_factor: float = 1.0) -> float:
+    """Shaped reward per nat, where the KL is paid in the reward.
+
+    A beta in reward units is raw reward per nat, and a raw reward is worth
+    ``reward_factor`` of a shaped one; a native beta counts as it stands.
+    """
+    return beta if _is_native(beta_unit) else beta * reward_factor
+
+
+def in_advantage_units(price: float, scale: float | None, reward_factor: float = 1.0) -> float:
+    """Give a price in shaped reward per nat beside advantages that were divided by ``scale`` (raw reward).
+
+    Raises `ValueError` where ``scale`` is needed and not above 0.
+    """
+    if price == 0 or scale is None:
+        return price
+    return price / (_sigma(scale) * reward_factor)
+
+
+def loss_coefficient(
+    beta: float, beta_unit: str, scale: float | None, reward_factor: float = 1.0
+) -> float:
+    """Factor of a KL that stands in the loss, beside the advantages: beta / sigma_R under GRPO.
+
+    ``scale``: `advantage_scale`. A native beta counts as it stands. Raises `ValueError` for
+    an unknown unit, or where ``scale`` is needed and not above 0.
+    """
+    if _is_native(beta_unit):
+        return beta
+    return in_advantage_units(reward_price(beta, beta_unit, reward_factor), scale, reward_factor)
+
+
+def beta_of_coefficient(coefficient: float, beta_unit: str, scale: float | None) -> float:
+    """Give beta in ``beta_unit`` from a loss coefficient: the inverse of `loss_coefficient`, unshaped.
+
+    A recipe that was published beside normalised advantages (TRL's ``beta``, verl's
+    ``kl_loss_coef``) is worth coefficient x sigma_R in reward units. Raises `ValueError` as
+    `loss_coefficient` does.
+    """
+    if coefficient == 0 or scale is None or _is_native(beta_unit):
+        return coefficient
+    return coefficient * _sigma(scale)
+
+
+def _is_native(beta_unit: str) -> bool:
     if beta_unit not in ("reward", "native"):
         raise ValueError(f"beta_unit: must be reward or native (got {beta_unit!r})")
-    return beta_unit == "native" or (penalty is not None and penalty.endswith("-reward"))
+    return beta_unit == "native"
 
 
 def _sigma(sigma_r: float) -> float:

@@ -13,9 +13,10 @@ from typing import Any
 from kltune.metrics.jsonl import write_json
 from kltune.metrics.record import EvalMetrics, EvalSample, StepMetrics
 from kltune.spec.load import resolved
+from kltune.spec.penalty import Penalty
 from kltune.spec.study import StudySpec
-from kltune.spec.trial import ControllerKind, KLUnit, Penalty, TrialSpec
-from kltune.trainer.controller import next_beta
+from kltune.spec.trial import ControllerKind, KLUnit, TrialSpec
+from kltune.trainer.controller import ControlFacts, next_control, start_control
 from kltune.trial.folder import TrialFolder
 from kltune.trial.objective import judge_trial, point_of
 from kltune.trial.outcome import StopReason, TrialOutcome, Verdict
@@ -150,7 +151,9 @@ def write_trial(study_path: Path, number: int, fake: FakeTrial, study: StudySpec
     folder = TrialFolder(study_path, number, 1)
     folder.write_config(fake.setting, fake.origin, SIGMA_R, study.kl_unit, study.beta_unit)
     folder.append_event("started", 0, slot=0)
-    kl_seq, beta, points, every = 0.0, fake.setting.beta, [], study.evaluate.every
+    facts = ControlFacts(fake.setting, study.control, study.trainer.steps, study.trainer.rows)
+    control = start_control(facts)
+    kl_seq, beta, points, every = 0.0, control.beta, [], study.evaluate.every
     over = 0
     outcome_steps, reason, detail = fake.steps, fake.reason, fake.detail
     for step in range(fake.steps + 1):
@@ -159,7 +162,8 @@ def write_trial(study_path: Path, number: int, fake: FakeTrial, study: StudySpec
             kl_seq = max(0.01, kl_seq + speed * rng.uniform(0.8, 1.2) - 0.35 * beta * kl_seq)
             folder.append_step(_step(number, step, kl_seq, beta, fake, rng))
             kl = kl_seq / TOKENS if study.kl_unit is KLUnit.TOKEN else kl_seq
-            beta = next_beta(fake.setting, beta, kl, study.trainer.rows)
+            control = next_control(control, kl, step, facts)
+            beta = control.beta
             guard = study.kl_guard
             over = over + 1 if guard is not None and kl > guard.limit else 0
             if guard is not None and over >= guard.patience and reason is StopReason.DONE:
@@ -188,6 +192,8 @@ def _step(
         if fake.setting.penalty is not Penalty.K1_REWARD
         else beta,
     }
+    if fake.setting.target_kl is not None:
+        values["ctrl/target"] = fake.setting.target_kl
     proxy = 1.9 * (1 - math.exp(-kl_seq / 7)) + rng.gauss(0, 0.05)
     tokens = int(64 * TOKENS)
     return StepMetrics(0, number, step, kl_seq / TOKENS, kl_seq, proxy, beta, tokens, True, values)

@@ -11,6 +11,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from kltune.metrics.record import RewardScale
+from kltune.spec.control import ControlSpec
 from kltune.spec.model import ModelSpec
 from kltune.spec.study import EvaluateSpec
 from kltune.spec.trainer import TrainerSpec
@@ -110,9 +111,10 @@ def settings(*, compact: bool = True, **trainer: object) -> BankSettings:
     return BankSettings(
         trainer=TrainerSpec.model_validate(spec),
         evaluate=EvaluateSpec(every=5, prompts=4, samples=2, keep=2),
+        control=ControlSpec(),
         kl_unit=KLUnit.TOKEN,
         beta_unit=BetaUnit.REWARD,
-        scale=RewardScale(sigma=0.5, mean=0.0, num_groups=8, mean_tokens=5.0),
+        scale=RewardScale(sigma=0.5, std=0.8, mean=0.0, num_groups=8, mean_tokens=5.0),
         compact=compact,
     )
 

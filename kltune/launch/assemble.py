@@ -106,9 +106,9 @@ def reference_scale(ground: Ground, spec: StudySpec, study_path: Path | None) ->
     Raises:
         SpecError: the proxy does not vary under the reference, so there is nothing to learn from.
     """
-    path = None if study_path is None else study_path / REFERENCE
-    if path is not None and path.is_file():
-        return _read_scale(path)
+    kept = None if study_path is None else _read_scale(study_path / REFERENCE)
+    if kept is not None:
+        return kept
     data = ground.data
     scale = measure_scale(
         ground.loaded, data.train, data.proxy, spec.trainer, spec.seed, gold=data.gold
@@ -124,15 +124,20 @@ def reference_scale(ground: Ground, spec: StudySpec, study_path: Path | None) ->
 def keep_scale(study_path: Path, scale: RewardScale) -> None:
     """Write sigma_R into the study, once."""
     path = study_path / REFERENCE
-    if not path.is_file():
+    if _read_scale(path) is None:
         facts = asdict(scale)
-        write_json(path, {"schema": 1, "sigma_r": facts.pop("sigma"), **facts})
+        sigma, std = facts.pop("sigma"), facts.pop("std")
+        write_json(path, {"schema": 2, "sigma_r": sigma, "std_r": std, **facts})
 
 
-def _read_scale(path: Path) -> RewardScale:
-    kept = read_json(path)
+def _read_scale(path: Path) -> RewardScale | None:
+    """None where it was never measured, or by a version that did not measure all of it (schema 1)."""
+    kept = read_json(path) if path.is_file() else {"schema": 1}
+    if kept["schema"] == 1:
+        return None
     return RewardScale(
         sigma=kept["sigma_r"],
+        std=kept["std_r"],
         mean=kept["mean"],
         num_groups=kept["num_groups"],
         mean_tokens=kept["mean_tokens"],
@@ -145,6 +150,7 @@ def build_bank(ground: Ground, spec: StudySpec, scale: RewardScale) -> Bank:
     settings = BankSettings(
         trainer=spec.trainer,
         evaluate=spec.evaluate,
+        control=spec.control,
         kl_unit=spec.kl_unit,
         beta_unit=spec.beta_unit,
         scale=scale,
@@ -160,6 +166,8 @@ def num_slots(spec: StudySpec, loaded: LoadedModel) -> int:
     .16, .16. One stays the default there, since only then a resumed trial repeats the undisturbed
     one to the last bit (matrix products round by the shape of the whole batch).
     """
+    if spec.model.finetune == "full":
+        return 1
     asked = spec.budget.slots
     wanted = asked if isinstance(asked, int) else CUDA_SLOTS if loaded.device.type == "cuda" else 1
     return min(wanted, spec.budget.trials)

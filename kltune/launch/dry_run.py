@@ -20,7 +20,7 @@ from kltune.errors import ExitCode
 from kltune.launch.assemble import Ground, Inputs, build_bank, load_ground, reference_scale
 from kltune.metrics.record import RewardScale
 from kltune.screen.plan import Plan, dry_run_table
-from kltune.spec.checks import find_doubts
+from kltune.spec.doubts import find_doubts
 from kltune.spec.load import LoadedSpec
 from kltune.spec.study import StudySpec
 from kltune.spec.task import LearnedProxySpec
@@ -89,7 +89,7 @@ def make_plan(spec: StudySpec, study_path: Path, inputs: Inputs) -> Plan:
 
 def _time(ground: Ground, spec: StudySpec) -> tuple[float, float, int]:
     """(seconds per step of one trial, per evaluation, slots); the first step only warms up."""
-    scale = RewardScale(sigma=1.0, mean=0.0, num_groups=1, mean_tokens=1.0)
+    scale = RewardScale(sigma=1.0, std=1.0, mean=0.0, num_groups=1, mean_tokens=1.0)
     bank = build_bank(ground, spec, scale)
     setting = setting_of({"beta": 0.0}, spec)
     for slot in bank.free_slots():

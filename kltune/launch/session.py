@@ -48,7 +48,7 @@ from kltune.report.summary import summary
 from kltune.screen.ending import final_summary, near
 from kltune.screen.progress import Scope
 from kltune.screen.watch import open_screen
-from kltune.spec.checks import find_doubts
+from kltune.spec.doubts import find_doubts
 from kltune.spec.load import LoadedSpec, resolved
 from kltune.study.ledger import Ledger
 from kltune.study.lock import lock_study, move_aside

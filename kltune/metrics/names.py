@@ -36,7 +36,8 @@ _STEP: tuple[tuple[str, str, str, str | None], ...] = (
     (
         "kl/exact_token",
         _NAT_TOKEN,
-        "Exact full-vocabulary KL(policy || reference) at each token of the rollout, mean over its tokens",
+        "Exact full-vocabulary KL(policy || start) at each token of the rollout, mean over its tokens; "
+        "the start is the reference, unless trainer.reference lets that follow the policy",
         None,
     ),
     (
@@ -45,7 +46,36 @@ _STEP: tuple[tuple[str, str, str, str | None], ...] = (
         "The same, summed over each completion, mean over completions",
         None,
     ),
-    ("kl/k1_token", _NAT_TOKEN, "k1 estimate (log-ratio) of the same KL, mean over tokens", None),
+    (
+        "kl/anchor_token",
+        _NAT_TOKEN,
+        "Exact KL(policy || moving reference): what penalty and controller see; absent where it does not move",
+        None,
+    ),
+    (
+        "kl/anchor_seq",
+        _NAT_SEQ,
+        "The same, summed over each completion, mean over completions",
+        None,
+    ),
+    (
+        "kl/forward_token",
+        _NAT_TOKEN,
+        "Exact KL(reference || policy) at the policy's own tokens, mean over tokens",
+        None,
+    ),
+    (
+        "kl/jeffreys_token",
+        _NAT_TOKEN,
+        "Reverse + forward KL to the reference at the policy's own tokens, mean over tokens",
+        None,
+    ),
+    (
+        "kl/k1_token",
+        _NAT_TOKEN,
+        "k1 estimate (log-ratio) of KL(policy || reference), mean over tokens",
+        None,
+    ),
     ("kl/k1_seq", _NAT_SEQ, "k1 estimate summed over each completion, mean over completions", None),
     ("kl/k2_token", _NAT_TOKEN, "k2 estimate (half the squared log-ratio), mean over tokens", None),
     (
@@ -53,6 +83,12 @@ _STEP: tuple[tuple[str, str, str, str | None], ...] = (
         _NAT_TOKEN,
         "k3 estimate (exp(-log-ratio) - 1 + log-ratio), mean over tokens",
         "kl",
+    ),
+    (
+        "kl/update_token",
+        _NAT_TOKEN,
+        "KL(policy at rollout || policy now) in the last pass of the step's updates, k3 form; 0 with one update",
+        None,
     ),
     (
         "kl/sampler_token",
@@ -69,21 +105,48 @@ _STEP: tuple[tuple[str, str, str, str | None], ...] = (
     ),
     ("train/reward_mean", _PROXY, "Mean proxy after a KL that is paid in the reward", None),
     ("train/advantage_std", "1", "Standard deviation of the advantages over the rollout", None),
-    ("train/loss", "1", "Policy loss + coefficient x KL loss", None),
-    ("train/loss_policy", "1", "Clipped policy-gradient loss", None),
     (
-        "train/loss_kl",
-        _NAT_TOKEN,
-        "KL term of the loss before its coefficient; 0 where it is in the reward",
+        "train/unscored_frac",
+        "share of completions",
+        "Completions that the proxy could not score (None or NaN): they take part in no baseline",
+        None,
+    ),
+    (
+        "train/score_clipped_frac",
+        "share of scores",
+        "Scores that met trainer.reward.clip",
+        None,
+    ),
+    (
+        "train/loss",
+        "1",
+        "Policy loss + coefficient x KL - bonus x entropy, mean over updates",
+        None,
+    ),
+    ("train/loss_policy", "1", "Clipped policy-gradient loss", None),
+    ("train/loss_kl", "1", "Coefficient x KL in the loss; 0 where it is in the reward", None),
+    ("train/loss_entropy", "1", "Bonus x entropy, which the loss subtracts", None),
+    ("train/value_loss", "1", "The critic's clipped squared error, mean over updates", None),
+    (
+        "train/explained_variance",
+        "1",
+        "1 - Var(returns - values) / Var(returns) before the updates; absent where all returns are equal",
         None,
     ),
     (
         "train/grad_norm",
         "1",
-        "Norm of the gradient of the slot's adapters before clipping",
+        "Norm of the gradient of the slot's trained weights before clipping, mean over updates",
         "grad_norm",
     ),
     ("train/clip_frac", "share of tokens", "Tokens whose importance ratio was clipped", None),
+    (
+        "train/penalty_clipped_frac",
+        "share of tokens",
+        "Tokens whose KL in the penalty met trainer.kl.clip",
+        None,
+    ),
+    ("train/updates", "updates", "Optimiser updates applied in the step", None),
     (
         "train/zero_group_frac",
         "share of groups",
@@ -119,7 +182,19 @@ _STEP: tuple[tuple[str, str, str, str | None], ...] = (
     (
         "ctrl/target",
         "kl_unit",
-        "Set point of the controller, in the study's kl_unit; absent where fixed",
+        "Set point of the controller in the step, in the study's kl_unit; absent without one",
+        None,
+    ),
+    (
+        "ctrl/kl_ema",
+        "kl_unit",
+        "KL as the controller sees it, smoothed by control.ema; absent without smoothing",
+        None,
+    ),
+    (
+        "ctrl/at_bound",
+        "0 or 1",
+        "Whether beta was held at control.beta_min or beta_max; absent where fixed",
         None,
     ),
     (
@@ -217,13 +292,3 @@ def trl_names(values: Mapping[str, float]) -> dict[str, float]:
         for name, value in values.items()
         if (metric := METRICS.get(name)) is not None and (trl := metric.trl) is not None
     }
-
-
-def glossary() -> str:
-    """Render the registry as a Markdown table, one metric a row."""
-    lines = ["| Metric | Unit | Meaning | In TRL |", "|---|---|---|---|"]
-    for metric in METRICS.values():
-        trl = f"`{metric.trl}`" if metric.trl is not None else ""
-        meaning = metric.meaning.replace("|", "\\|")
-        lines.append(f"| `{metric.name}` | {metric.unit} | {meaning} | {trl} |")
-    return "\n".join(lines) + "\n"

@@ -15,7 +15,8 @@ class StepMetrics:
     step: int
     """Steps done including this one; the first is 1."""
     kl_token: float
-    """Exact KL(policy || reference), nats per token, of this step's rollout (before its update)."""
+    """Exact KL(policy || start), nats per token, of this step's rollout (before its update); the start is the
+    reference, unless ``trainer.reference`` lets that follow the policy."""
     kl_seq: float
     """The same in nats per sequence."""
     proxy: float
@@ -70,10 +71,12 @@ class EvalMetrics:
 
 @dataclass(frozen=True, slots=True)
 class RewardScale:
-    """sigma_R: the group standard deviation of the proxy under the reference."""
+    """How the proxy spreads under the reference: sigma_R within a group, and over all completions."""
 
     sigma: float
     """Mean over groups of the within-group standard deviation (n - 1)."""
+    std: float
+    """Standard deviation (n - 1) of the proxy over all of the reference's completions."""
     mean: float
     """Mean proxy under the reference."""
     num_groups: int

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 
 from kltune.report.compare import Difference
+from kltune.report.controller_rules import controller_words, target_words
 from kltune.report.recommend import Recommendation, Versus
 from kltune.report.rows import StudyRows, TrialRow
-from kltune.spec.study import StudySpec
-from kltune.spec.trial import CONTROLLER_CLIP, BetaUnit, ControllerKind
+from kltune.spec.algorithm import RewardSpec
+from kltune.spec.trial import BetaUnit, ControllerKind
 from kltune.trial.words import (
     BETA_UNIT,
-    KL_UNIT,
     MISSING,
     both_units,
     number,
@@ -20,7 +20,7 @@ from kltune.trial.words import (
     setting_long,
     setting_short,
 )
-from kltune.units import loss_coefficient
+from kltune.units import baseline_share, loss_coefficient, reward_price
 
 Fact = tuple[str, str]
 
@@ -33,13 +33,7 @@ def headline(study: StudyRows, found: Recommendation) -> str:
     else:
         penalty = "" if setting.penalty is None else setting.penalty.value
         words = f"Use {penalty} with beta {number(setting.beta)} {BETA_UNIT[spec.beta_unit]}"
-        if setting.controller is ControllerKind.PROPORTIONAL:
-            words += (
-                f", steered to {number(setting.target_kl)} {KL_UNIT[spec.kl_unit]} "
-                f"(horizon {number(setting.horizon)} sequences)"
-            )
-        else:
-            words += ", held fixed"
+        words += _steering(study, found.best)
     peak = found.best.peak
     doubt = "" if not found.tied else f" Not told apart from {_others(len(found.tied))}."
     if peak is None:
@@ -48,6 +42,18 @@ def headline(study: StudyRows, found: Recommendation) -> str:
         f"{words}; {_stop_short(study, found)}, at KL {both_units(peak.kl_token, peak.kl_seq)}. "
         f"Gold {score(peak.gold, peak.gold_se)}.{doubt}"
     )
+
+
+def _steering(study: StudyRows, row: TrialRow) -> str:
+    kind = row.setting.controller
+    if kind is ControllerKind.FIXED:
+        return ", held fixed"
+    if kind is ControllerKind.SCHEDULE:
+        return ", on its schedule"
+    how = kind.value
+    if kind is ControllerKind.PROPORTIONAL:
+        how = f"horizon {number(row.setting.horizon)} sequences"
+    return f", steered to {target_words(study, row)} ({how})"
 
 
 def _others(count: int) -> str:
@@ -73,67 +79,64 @@ def answer_facts(study: StudyRows, found: Recommendation) -> tuple[Fact, ...]:
     return tuple((label, text) for label, text in facts if text)
 
 
+DIVISOR = {
+    "grpo": "their group's standard deviation",
+    "reinforce": "their standard deviation over the batch",
+    "ppo": "their standard deviation over the batch",
+}
+"""What an algorithm divides its advantages by; the others divide by nothing."""
+
+
 def native_words(study: StudyRows, row: TrialRow) -> str:
     """The coefficient as a framework takes it, and how it comes from beta."""
-    setting, sigma = row.setting, row.sigma_r or study.sigma_r
+    setting, trainer = row.setting, study.spec.trainer
     if setting.beta == 0 or setting.penalty is None:
         return "KL coefficient 0"
     if setting.penalty.in_reward:
-        return (
-            f"KL coefficient {number(setting.beta)} in the reward: score − {number(setting.beta)} × (sum of "
-            "log-ratios of the completion), before the group is normalised"
+        of = {"length-mean": "mean", "reward-to-go": "sum from the token on"}.get(
+            trainer.credit, "sum"
         )
+        words = (
+            f"KL coefficient {number(setting.beta)} in the reward: score − {number(setting.beta)} × ({of} of "
+            "log-ratios of the completion), before the baseline"
+        )
+        if setting.penalty.in_loss:
+            words += "; and the exact KL of each token in the loss at the same price"
+        return words
     coefficient = native_coefficient(study, row)
+    divisor = DIVISOR.get(trainer.algorithm)
+    beside = f"advantages that are divided by {divisor}" if divisor else "undivided advantages"
     words = (
-        f"KL coefficient {number(coefficient)} in the loss, beside advantages that are divided by their group's "
-        "standard deviation (same aggregation as the policy loss)"
+        f"KL coefficient {number(coefficient)} in the loss, beside {beside} "
+        "(same aggregation as the policy loss)"
     )
-    if study.spec.beta_unit is BetaUnit.REWARD and sigma is not None:
+    sigma = row.sigma_r or study.sigma_r
+    if (
+        study.spec.beta_unit is BetaUnit.REWARD
+        and sigma is not None
+        and trainer.algorithm == "grpo"
+    ):
         words += f"; = beta {number(setting.beta)} / sigma_R {number(sigma)}"
     return words
 
 
 def native_coefficient(study: StudyRows, row: TrialRow) -> float | None:
-    """Factor of the KL where the penalty pays it; none where sigma_R is not known."""
+    """Factor of the KL where the penalty pays it; none where nothing was recorded and its scale is not known."""
     recorded = next((c for c in row.curve.coefficient if math.isfinite(c)), None)
-    sigma = row.sigma_r or study.sigma_r
-    if recorded is not None or sigma is None:
+    sigma, setting = row.sigma_r or study.sigma_r, row.setting
+    trainer = study.spec.trainer
+    if recorded is not None or setting.penalty is None:
         return recorded
-    penalty = None if row.setting.penalty is None else row.setting.penalty.value
-    return loss_coefficient(row.setting.beta, study.spec.beta_unit.value, penalty, sigma)
-
-
-def controller_words(study: StudyRows, row: TrialRow) -> str:
-    """How beta moves, with the controller's constants and what it did in the trial."""
-    setting = row.setting
-    if setting.controller is ControllerKind.FIXED:
-        return "fixed: beta stays constant"
-    gain, steps = controller_gain(study.spec, row)
-    words = (
-        f"proportional: target {number(setting.target_kl)} {KL_UNIT[study.spec.kl_unit]}, horizon "
-        f"{number(setting.horizon)} sequences, gain n/horizon = {number(gain)} per step, at the fastest "
-        f"{number(steps)} steps to double beta"
-    )
-    moved = row.beta_range
-    if moved is not None:
-        words += f"; beta moved between {number(moved[0])} and {number(moved[1])} in the trial"
-    return words
-
-
-def controller_gain(spec: StudySpec, row: TrialRow) -> tuple[float, float]:
-    """Gain n / horizon per step, and the least number of steps in which beta doubles."""
-    assert row.setting.horizon is not None, "a proportional controller has a horizon"
-    gain = spec.trainer.rows / row.setting.horizon
-    return gain, math.log(2) / math.log1p(CONTROLLER_CLIP * gain)
-
-
-def controller_formula(spec: StudySpec) -> str:
-    """The controller's rule with its constants (field case E14)."""
-    return (
-        f"beta ← beta × (1 + clip(KL / target − 1, −{CONTROLLER_CLIP}, +{CONTROLLER_CLIP}) × n / horizon), with "
-        f"n = {spec.trainer.rows} sequences per step, KL and target in {KL_UNIT[spec.kl_unit]} (exact KL of the "
-        "step just done), horizon in sequences; the new beta counts from the next step"
-    )
+    unit = study.spec.beta_unit.value
+    if setting.penalty.in_reward:
+        return reward_price(setting.beta, unit)
+    is_divided = trainer.algorithm in DIVISOR
+    if trainer.reward != RewardSpec() or (
+        is_divided and (trainer.algorithm != "grpo" or not sigma)
+    ):
+        return None
+    share = baseline_share(trainer.algorithm, trainer.group_size) if unit == "reward" else 1.0
+    return share * loss_coefficient(setting.beta, unit, sigma if is_divided else None)
 
 
 def sure_words(study: StudyRows, found: Recommendation) -> str:

@@ -51,6 +51,8 @@ class Curve:
     proxy: tuple[float, ...]
     beta: tuple[float, ...]
     coefficient: tuple[float, ...]
+    target: tuple[float, ...]
+    """Set point of the controller in kl_unit; nan where there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,6 +234,7 @@ def _curve(rows: Sequence[Mapping[str, Any]]) -> Curve:
         proxy=column("train/proxy_mean"),
         beta=column("ctrl/beta"),
         coefficient=column("ctrl/coefficient"),
+        target=column("ctrl/target"),
     )
 
 

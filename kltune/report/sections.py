@@ -8,11 +8,12 @@ from kltune.report.answer import (
     BASELINE_HEADER,
     answer_facts,
     baseline_cells,
-    controller_formula,
     headline,
 )
 from kltune.report.cautions import cautions
 from kltune.report.compare import worst_overoptimised
+from kltune.report.controller_blocks import controller_blocks
+from kltune.report.controller_rules import rule_sentence
 from kltune.report.document import (
     Block,
     Bullets,
@@ -47,6 +48,7 @@ def compose(study: StudyRows, answer: Answer, importance: Importance) -> Documen
         Section("Recommendation", "recommendation", _answer_blocks(study, answer)),
         Section("Gold and proxy against KL", "frontier", _frontier_blocks(study, best, worst)),
         Section("Over the steps", "steps", _step_blocks(study, best, worst)),
+        Section("How the controllers behaved", "controllers", controller_blocks(study)),
         Section("All trials", "trials", trial_blocks(study, best)),
         Section("What mattered", "importance", _importance_blocks(study, best, importance)),
         Section("What the models wrote", "samples", sample_blocks(best, worst)),
@@ -142,19 +144,13 @@ def _importance_blocks(
         blocks.insert(
             0, Paragraph(f"Importance: not available: {importance.unavailable} ({used}).", "note")
         )
-    if any(_is_steered(row) for row in study.trials):
-        blocks.append(
-            Paragraph(f"Proportional controller: {controller_formula(study.spec)}.", "note")
-        )
-    if any(not _is_steered(row) for row in study.trials):
-        blocks.append(
-            Paragraph("Fixed controller: beta is constant, whatever the KL does.", "note")
-        )
+    used = {row.setting.controller for row in study.trials}
+    blocks += [
+        Paragraph(rule_sentence(study.spec, kind), "note")
+        for kind in ControllerKind
+        if kind in used
+    ]
     return tuple(blocks)
-
-
-def _is_steered(row: TrialRow) -> bool:
-    return row.setting.controller is ControllerKind.PROPORTIONAL
 
 
 def _untested(study: StudyRows, answer: Answer) -> Bullets:

@@ -10,6 +10,7 @@ from typing import Any, cast
 from kltune.metrics.jsonl import encode
 from kltune.report.answer import answer_facts, headline, native_coefficient
 from kltune.report.compare import Difference, penalty_to_spread, plateau
+from kltune.report.controller_blocks import controller_data
 from kltune.report.recommend import Answer, NoAnswer, Recommendation, Versus, recommend
 from kltune.report.rows import Checkpoint, StudyRows, TrialRow, read_study
 from kltune.spec.trial import BetaUnit
@@ -74,6 +75,7 @@ def trial_data(study: StudyRows, row: TrialRow) -> dict[str, Any]:
         "best_step": None if peak is None else peak.step,
         "beta_low": None if moved is None else moved[0],
         "beta_high": None if moved is None else moved[1],
+        "controller": controller_data(study, row),
         "penalty_to_reward_spread": _ratio(study, row),
         "steps": row.steps_run,
         "seconds": round(row.seconds, 3),

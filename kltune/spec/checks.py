@@ -1,4 +1,4 @@
-"""A loaded spec in; out: an error for what can't run, a list of warnings for what probably isn't meant.
+"""A loaded spec in; out: an error for paths and functions that are not there.
 
 Everything here is cheap: files and arithmetic, no model, no import of the user's code.
 """
@@ -14,15 +14,7 @@ from typing import Final
 from kltune.errors import SpecError
 from kltune.spec.load import LoadedSpec, resolve_path
 from kltune.spec.problems import Problem, message
-from kltune.spec.study import StudySpec
 from kltune.spec.task import BuiltinTask, TaskSpec
-from kltune.spec.trial import CONTROLLER_CLIP, ControllerKind, KLUnit
-
-INERT_BELOW: Final = 1.1
-"""A controller is inert when it can't move beta by this factor within a trial."""
-
-_HIGH_PER_TOKEN: Final = 2.0
-"""Nats per token that no useful policy reaches: most text has less entropy than that."""
 
 _KLTUNE: Final = Path(__file__).parents[1]
 _HUB_ID: Final = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
@@ -40,23 +32,6 @@ def check_paths(loaded: LoadedSpec) -> None:
     problems = [*_model_problems(loaded), *_task_problems(loaded)]
     if problems:
         raise SpecError(message(loaded.path, problems))
-
-
-def find_doubts(spec: StudySpec) -> list[str]:
-    """What would run but is probably not meant, one sentence each, the field first."""
-    return [
-        str(doubt) for doubt in (*_horizon_doubts(spec), *_kl_doubts(spec), *_step_doubts(spec))
-    ]
-
-
-def inert_horizon(rows: int, steps: int) -> float:
-    """The horizon in sequences above which the proportional controller is inert.
-
-    Beta moves by at most 1 + 0.2 x rows / horizon per step (Ziegler et al. 2019), so by that to
-    the power of ``steps`` in a trial.
-    """
-    per_step = INERT_BELOW ** (1 / steps) - 1
-    return CONTROLLER_CLIP * rows / per_step
 
 
 def _model_problems(loaded: LoadedSpec) -> list[Problem]:
@@ -208,55 +183,3 @@ def _place(loaded: LoadedSpec, reference: str) -> tuple[str, str]:
     if source.endswith(".py"):
         source = str(resolve_path(loaded, source).resolve())
     return source, name
-
-
-def _horizon_doubts(spec: StudySpec) -> list[Problem]:
-    horizon = spec.search.horizon
-    if horizon is None or ControllerKind.PROPORTIONAL.value not in spec.search.controller.values():
-        return []
-    rows, steps = spec.trainer.rows, spec.trainer.steps
-    bound = inert_horizon(rows, steps)
-    low, high = min(horizon.numbers()), max(horizon.numbers())
-    if high <= bound:
-        return []
-    which = "every value" if low > bound else f"values above {bound:,.0f}"
-    most = 100 * ((1 + CONTROLLER_CLIP * rows / high) ** steps - 1)
-    text = (
-        f"{which} leave the proportional controller inert: at {high:,g} sequences it can raise beta by "
-        f"{most:.1f} % at most in {steps} steps of {rows} completions; for 10 % the horizon must be "
-        f"{bound:,.0f} sequences or less"
-    )
-    return [Problem("search.horizon", text)]
-
-
-def _kl_doubts(spec: StudySpec) -> list[Problem]:
-    doubts: list[Problem] = []
-    unit = f"nats per {spec.kl_unit.value}"
-    guard, limit, target = spec.kl_guard, spec.objective.kl_limit, spec.search.target_kl
-    if guard is not None and limit is not None and guard.limit < limit:
-        text = (
-            f"{guard.limit:g} {unit} stops trials below objective.kl_limit ({limit:g}), so that limit "
-            "hardly ever decides"
-        )
-        doubts.append(Problem("guards.kl.limit", text))
-    if guard is not None and guard.patience >= spec.trainer.steps:
-        text = f"{guard.patience} steps can't pass in a trial of {spec.trainer.steps}: it never stops one"
-        doubts.append(Problem("guards.kl.patience", text))
-    highest = None if target is None else target.largest()
-    if guard is not None and highest is not None and highest >= guard.limit:
-        text = f"up to {highest:g} {unit}, while guards.kl.limit stops a trial at {guard.limit:g}"
-        doubts.append(Problem("search.target_kl", text))
-    if limit is not None and spec.kl_unit is KLUnit.TOKEN and limit > _HIGH_PER_TOKEN:
-        text = (
-            f"{limit:g} nats per token is {limit * spec.trainer.max_new_tokens:,g} nats over "
-            f"{spec.trainer.max_new_tokens} tokens; if nats per sequence are meant, set kl_unit: sequence"
-        )
-        doubts.append(Problem("objective.kl_limit", text))
-    return doubts
-
-
-def _step_doubts(spec: StudySpec) -> list[Problem]:
-    if spec.evaluate.every < spec.trainer.steps:
-        return []
-    text = f"{spec.evaluate.every} of {spec.trainer.steps} steps: gold is seen at the start and the end only"
-    return [Problem("evaluate.every", text)]

@@ -18,8 +18,8 @@ class ModelSpec(Closed):
     gguf_file: str | None = None
     """File name of the GGUF inside a folder or hub repository."""
 
-    finetune: Literal["lora"] = "lora"
-    """What is trained: low-rank adapters on every linear layer of the blocks."""
+    finetune: Literal["lora", "full"] = "lora"
+    """What is trained: low-rank adapters on every linear layer of the blocks, or every weight (one slot)."""
 
     rank: PositiveInt = 8
     """LoRA rank r."""

@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from kltune.spec.trial import ControllerKind, Penalty
+from kltune.spec.penalty import Penalty
+from kltune.spec.trial import ControllerKind
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,8 @@ from typing import Any, ClassVar, Self, TypeGuard
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from kltune.spec.closed import Closed, FieldProblems
-from kltune.spec.trial import ControllerKind, Penalty
+from kltune.spec.penalty import Penalty
+from kltune.spec.trial import ControllerKind
 
 Value = bool | int | float | str
 
@@ -118,10 +119,10 @@ class SearchSpec(Closed):
     """Estimator and placement of the KL penalty."""
 
     controller: Dimension = Dimension(value=ControllerKind.FIXED.value)
-    """fixed or proportional."""
+    """fixed, proportional, schedule, threshold (its rule: control.threshold) or a named threshold rule."""
 
     target_kl: Dimension | None = None
-    """Set point of the proportional controller, in ``kl_unit``."""
+    """Set point of a controller that has one, in ``kl_unit``."""
 
     horizon: Dimension | None = None
     """Time constant of the proportional controller, in sequences."""
@@ -136,7 +137,7 @@ class SearchSpec(Closed):
         if not dimension.values():
             raise ValueError(f"must be a choice among: {', '.join(allowed)}")
         problems = [
-            f"{_refusal(value)} (got {value!r}; allowed: {', '.join(allowed)})"
+            f"unknown value (got {value!r}; allowed: {', '.join(allowed)})"
             for value in dimension.values()
             if value not in allowed
         ]
@@ -182,19 +183,6 @@ _ENUMS: dict[str, type[Penalty] | type[ControllerKind]] = {
 }
 
 
-def _refusal(value: Value) -> str:
-    reasons = {
-        "k1-loss": (
-            "estimator k1 placed in the loss has an expected gradient of 0, so it adds noise only"
-        ),
-        "k2-reward": "k2 in the reward has a wrong gradient",
-        "k3-reward": "k3 in the reward has a wrong gradient (it can point away from the reference)",
-        "abs-loss": "abs is a total-variation penalty, not a KL",
-        "abs-reward": "abs in the reward has a wrong gradient",
-    }
-    return reasons.get(str(value), "unknown value")
-
-
 def _zero_problems(search: SearchSpec) -> list[tuple[str, str]]:
     return [
         (f"{name}.zero", "only beta has a zero arm")
@@ -232,31 +220,45 @@ def _condition_problems(search: SearchSpec) -> list[tuple[str, str]]:
 
 
 def _controller_problems(search: SearchSpec) -> list[tuple[str, str]]:
-    if ControllerKind.PROPORTIONAL.value not in search.controller.values():
-        return [
-            (name, "has no effect, since controller is never proportional: remove it")
-            for name in ("target_kl", "horizon")
-            if getattr(search, name) is not None
-        ]
+    """Horizon belongs to the proportional controller; what a target needs is checked with ``control``."""
     problems: list[tuple[str, str]] = []
-    for name in ("target_kl", "horizon"):
-        dimension: Dimension | None = getattr(search, name)
-        if dimension is None:
-            problems.append((name, "needed, since controller can be proportional"))
-        elif dimension.when not in ({}, {"controller": ControllerKind.PROPORTIONAL.value}):
+    kinds = [ControllerKind(str(value)) for value in search.controller.values()]
+    proportional = ControllerKind.PROPORTIONAL
+    if proportional not in kinds and search.horizon is not None:
+        problems.append(
+            ("horizon", "has no effect, since controller is never proportional: remove it")
+        )
+    if proportional in kinds:
+        if search.horizon is None:
+            problems.append(("horizon", "needed, since controller can be proportional"))
+        elif search.horizon.when not in ({}, {"controller": proportional.value}):
             problems.append(
                 (
-                    f"{name}.when",
+                    "horizon.when",
                     "can only be {controller: proportional}: every proportional trial needs it "
-                    f"(got {dimension.when})",
+                    f"(got {search.horizon.when})",
                 )
             )
-    if search.beta.smallest() == 0:
+    steering = [kind.value for kind in kinds if kind.has_target]
+    if steering and search.beta.smallest() == 0:
         problems.append(
             (
                 "controller",
-                "proportional multiplies beta, so it can't leave beta = 0; start beta above 0 and "
+                f"{steering[0]} multiplies beta, so it can't leave beta = 0; start beta above 0 and "
                 "write `zero: true` for the beta = 0 arm (got a beta that can be 0)",
             )
         )
     return problems
+
+
+def biased_problems(search: SearchSpec) -> list[tuple[str, str]]:
+    """Penalties that need ``allow_biased``, with the reason."""
+    sound = ", ".join(p.value for p in Penalty if p.nature.refusal is None)
+    return [
+        (
+            "search.penalty",
+            f"{refusal} (got {value!r}; sound: {sound}; to study it all the same: allow_biased: true)",
+        )
+        for value in search.penalty.values()
+        if (refusal := Penalty(str(value)).nature.refusal) is not None
+    ]

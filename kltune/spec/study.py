@@ -15,9 +15,10 @@ from pydantic import (
 )
 
 from kltune.spec.closed import Closed, FieldProblems
+from kltune.spec.control import ControlSpec, control_problems
 from kltune.spec.model import ModelSpec
 from kltune.spec.recipes import RECIPES
-from kltune.spec.search import SearchSpec
+from kltune.spec.search import SearchSpec, biased_problems
 from kltune.spec.task import Task
 from kltune.spec.trainer import TrainerSpec
 from kltune.spec.trial import CONTROLLER_CLIP, BetaUnit, KLUnit
@@ -139,6 +140,12 @@ class StudySpec(Closed):
     baselines: tuple[str, ...] = ()
     """Known recipes by versioned name, run first."""
 
+    control: ControlSpec = ControlSpec()
+    """How controllers act, beyond what is searched."""
+
+    allow_biased: bool = False
+    """Admit penalties whose gradient is not that of a KL, to study them."""
+
     objective: ObjectiveSpec = ObjectiveSpec()
     guards: GuardsSpec = GuardsSpec()
     pruning: PruningSpec = PruningSpec()
@@ -182,6 +189,14 @@ class StudySpec(Closed):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
+        problems = [*self._budget_problems(), *self._controller_problems()]
+        if not self.allow_biased:
+            problems += biased_problems(self.search)
+        if problems:
+            raise FieldProblems(*problems)
+        return self
+
+    def _budget_problems(self) -> list[tuple[str, str]]:
         problems: list[tuple[str, str]] = []
         fixed = len(self.baselines) + int(self.search.beta.zero)
         if fixed > self.budget.trials:
@@ -192,6 +207,16 @@ class StudySpec(Closed):
                     "(beta = 0 arm included)",
                 )
             )
+        slots = self.budget.slots
+        if self.model.finetune == "full" and slots not in (1, "auto"):
+            problems.append(
+                ("budget.slots", f"model.finetune: full trains one trial at a time (got {slots})")
+            )
+        return problems
+
+    def _controller_problems(self) -> list[tuple[str, str]]:
+        recipes = {RECIPES[name].controller for name in self.baselines}
+        problems = control_problems(self.search, self.control, recipes)
         horizon = self.search.horizon and self.search.horizon.smallest()
         shortest = CONTROLLER_CLIP * self.trainer.rows
         if horizon is not None and horizon <= shortest:
@@ -203,9 +228,7 @@ class StudySpec(Closed):
                     f"(got {horizon:g})",
                 )
             )
-        if problems:
-            raise FieldProblems(*problems)
-        return self
+        return problems
 
     @property
     def kl_guard(self) -> KLGuardSpec | None:

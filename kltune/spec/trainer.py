@@ -14,14 +14,36 @@ from pydantic import (
     model_validator,
 )
 
+from kltune.spec.algorithm import (
+    OWN_AGGREGATION,
+    Aggregation,
+    Algorithm,
+    Credit,
+    CriticSpec,
+    KLSpec,
+    ReferenceSpec,
+    RewardSpec,
+)
 from kltune.spec.closed import Closed, FieldProblems
 
 
 class TrainerSpec(Closed):
-    """Shapes and algorithm of one step: prompts x group_size completions, one update."""
+    """Shapes and algorithm of one step: prompts x group_size completions, and what is learned from them."""
 
-    algorithm: Literal["grpo"] = "grpo"
-    """Policy-gradient algorithm: GRPO with group mean and group std (n - 1)."""
+    algorithm: Algorithm = "grpo"
+    """Policy-gradient algorithm."""
+
+    aggregation: Aggregation | None = None
+    """How token losses become one number; none: the algorithm's own."""
+
+    importance: Literal["token", "sequence"] = "token"
+    """Importance ratio and its clip per token, or of the whole completion (TRL's RLOO)."""
+
+    epochs: PositiveInt = 1
+    """Passes over each rollout."""
+
+    minibatches: PositiveInt = 1
+    """Optimiser updates per pass; must divide the completions per step."""
 
     steps: PositiveInt = Field(le=10_000_000)
     """Steps of a full trial."""
@@ -54,7 +76,28 @@ class TrainerSpec(Closed):
     """Decoupled AdamW weight decay."""
 
     clip_ratio: PositiveFloat = 0.2
-    """Two-sided clip of the importance ratio."""
+    """Clip of the importance ratio against the behaviour policy: 1 - this to 1 + this."""
+
+    clip_ratio_high: PositiveFloat | None = None
+    """Upper clip, where it differs (DAPO 2503.14476: .28)."""
+
+    clip_ratio_max: float | None = Field(default=None, gt=1)
+    """Bound of the ratio where the advantage is negative too (dual clip 1912.09729, TRL's delta)."""
+
+    entropy_bonus: NonNegativeFloat = 0.0
+    """Advantage units per nat of the policy's entropy, aggregated like the policy loss."""
+
+    kl: KLSpec = KLSpec()
+    """How the KL penalty is taken."""
+
+    reward: RewardSpec = RewardSpec()
+    """What happens to a score before it is a reward."""
+
+    critic: CriticSpec | None = None
+    """PPO's value function; only with algorithm ppo."""
+
+    reference: ReferenceSpec = ReferenceSpec()
+    """Whether the reference follows the policy."""
 
     micro_batch: PositiveInt | None = None
     """Rows per slot in one backward pass; none: found automatically. Must divide the batch."""
@@ -94,21 +137,94 @@ class TrainerSpec(Closed):
         return {**given, "prompts": completions // group}
 
     @model_validator(mode="after")
-    def _micro_batch_divides(self) -> Self:
-        rows = self.rows
-        if self.micro_batch is not None and rows % self.micro_batch:
-            allowed = [m for m in range(1, rows + 1) if rows % m == 0]
-            problem = (
-                f"{self.micro_batch} does not divide the {rows} completions per step; "
-                f"allowed: {', '.join(map(str, allowed))}"
-            )
-            raise FieldProblems(("micro_batch", problem))
+    def _fits_together(self) -> Self:
+        problems = [*self._batch_problems(), *self._algorithm_problems()]
+        if problems:
+            raise FieldProblems(*problems)
         return self
+
+    def _batch_problems(self) -> list[tuple[str, str]]:
+        problems: list[tuple[str, str]] = []
+        rows = self.rows
+        if rows % self.minibatches:
+            problems.append(("minibatches", _divisors_of(rows, self.minibatches, "per step")))
+        elif self.micro_batch is not None and (rows // self.minibatches) % self.micro_batch:
+            per = "per update" if self.minibatches > 1 else "per step"
+            problems.append(
+                ("micro_batch", _divisors_of(rows // self.minibatches, self.micro_batch, per))
+            )
+        highest = 1 + self.clip_high
+        if self.clip_ratio_max is not None and self.clip_ratio_max <= highest:
+            problems.append(
+                (
+                    "clip_ratio_max",
+                    f"must be above the upper clip, {highest:g} (got {self.clip_ratio_max:g})",
+                )
+            )
+        return problems
+
+    def _algorithm_problems(self) -> list[tuple[str, str]]:
+        problems: list[tuple[str, str]] = []
+        if self.critic is not None and self.algorithm != "ppo":
+            problems.append(("critic", f"only ppo has a critic (algorithm is {self.algorithm})"))
+        if self.algorithm == "ppo" and self.credit != "reward-to-go":
+            problems.append(
+                (
+                    "kl.credit",
+                    f"ppo pays each token's KL at its place: only reward-to-go (got {self.credit})",
+                )
+            )
+        if self.importance == "sequence":
+            if self.loss_aggregation != "seq-mean-token-sum":
+                problems.append(
+                    (
+                        "importance",
+                        "a ratio of whole completions needs aggregation: seq-mean-token-sum "
+                        f"(it is {self.loss_aggregation})",
+                    )
+                )
+            if self.credit == "reward-to-go":
+                problems.append(
+                    (
+                        "importance",
+                        "a ratio of whole completions needs one advantage per completion, so not "
+                        "kl.credit: reward-to-go or ppo",
+                    )
+                )
+        return problems
 
     @property
     def rows(self) -> int:
         """Completions per step of one slot (N)."""
         return self.prompts * self.group_size
+
+    @property
+    def loss_aggregation(self) -> Aggregation:
+        """The aggregation in force."""
+        return self.aggregation or OWN_AGGREGATION[self.algorithm]
+
+    @property
+    def clip_high(self) -> float:
+        """The upper clip in force."""
+        return self.clip_ratio if self.clip_ratio_high is None else self.clip_ratio_high
+
+    @property
+    def credit(self) -> Credit:
+        """Which tokens pay for a KL in the reward, in force."""
+        return self.kl.credit or ("reward-to-go" if self.algorithm == "ppo" else "sequence")
+
+    @property
+    def value_function(self) -> CriticSpec | None:
+        """The critic in force; none but under ppo."""
+        return (self.critic or CriticSpec()) if self.algorithm == "ppo" else None
+
+
+def _divisors_of(rows: int, given: int, per: str) -> str:
+    allowed = [m for m in range(1, rows + 1) if rows % m == 0]
+    return (
+        f"{given} does not divide the {rows} completions {per}; "
+        f"allowed: {', '.join(map(str, allowed))}"
+    )
 
 
 def _is_count(value: object) -> TypeGuard[int]:

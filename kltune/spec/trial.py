@@ -8,33 +8,33 @@ from typing import Final
 from pydantic import NonNegativeFloat, PositiveFloat, model_validator
 
 from kltune.spec.closed import Closed
+from kltune.spec.penalty import Penalty
 
 CONTROLLER_CLIP: Final = 0.2
 """Bound of the proportional controller's relative error KL / target - 1 (Ziegler et al. 2019)."""
 
 
-class Penalty(StrEnum):
-    """Estimator and placement of the KL penalty (design.md §3).
-
-    ``k1-reward`` has the sequence-full reverse-KL gradient, ``k2-loss`` the token-local
-    reverse-KL gradient, ``k3-loss`` (GRPO classic) the forward-KL gradient.
-    """
-
-    K1_REWARD = "k1-reward"
-    K2_LOSS = "k2-loss"
-    K3_LOSS = "k3-loss"
-
-    @property
-    def in_reward(self) -> bool:
-        """Whether the KL is paid in the reward, before the group is normalised."""
-        return self is Penalty.K1_REWARD
-
-
 class ControllerKind(StrEnum):
-    """How beta moves during a trial."""
+    """How beta moves during a trial. ``threshold-*`` are rules of the literature by their numbers."""
 
     FIXED = "fixed"
     PROPORTIONAL = "proportional"
+    SCHEDULE = "schedule"
+    THRESHOLD = "threshold"
+    THRESHOLD_PPO = "threshold-ppo2017"
+    THRESHOLD_20_UNEVEN = "threshold-1.2x0.8"
+    THRESHOLD_20 = "threshold-1.2x"
+    THRESHOLD_50 = "threshold-1.5x"
+
+    @property
+    def is_threshold(self) -> bool:
+        """Whether it is one of the threshold rules."""
+        return self.value.startswith("threshold")
+
+    @property
+    def has_target(self) -> bool:
+        """Whether it steers KL to a set point; it multiplies beta, so it can't leave beta = 0."""
+        return self is ControllerKind.PROPORTIONAL or self.is_threshold
 
 
 class KLUnit(StrEnum):
@@ -64,7 +64,7 @@ class TrialSpec(Closed):
     """How beta moves."""
 
     target_kl: PositiveFloat | None = None
-    """Set point of the proportional controller, in the study's ``kl_unit``."""
+    """Set point of the controller, in the study's ``kl_unit``; none where control.calibrate measures it."""
 
     horizon: PositiveFloat | None = None
     """Time constant of the proportional controller, in sequences."""
@@ -79,12 +79,12 @@ class TrialSpec(Closed):
     def _controller_is_complete(self) -> TrialSpec:
         if self.beta > 0 and self.penalty is None:
             raise ValueError("penalty: needed where beta is above 0")
-        if self.controller is ControllerKind.PROPORTIONAL:
-            if self.beta == 0:
-                raise ValueError(
-                    "controller: proportional multiplies beta, so it can't leave beta = 0; "
-                    "start above 0 or use fixed"
-                )
-            if self.target_kl is None or self.horizon is None:
-                raise ValueError("controller: proportional needs target_kl and horizon")
+        kind = self.controller
+        if kind.has_target and self.beta == 0:
+            raise ValueError(
+                f"controller: {kind.value} multiplies beta, so it can't leave beta = 0; "
+                "start above 0 or use fixed"
+            )
+        if kind is ControllerKind.PROPORTIONAL and self.horizon is None:
+            raise ValueError("controller: proportional needs horizon")
         return self

@@ -26,7 +26,6 @@ from kltune.spec.trial import BetaUnit, ControllerKind, KLUnit, TrialSpec
 Params = dict[str, Value]
 
 _WITH_KL = ("penalty", "controller", "target_kl", "horizon")
-_WITH_TARGET = ("target_kl", "horizon")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +128,7 @@ def _from_recipe(recipe: Recipe, spec: StudySpec, scale: RewardScale | None) -> 
     }
     try:
         if scale is not None and needs_sigma:
-            params["beta"] = units.reward_beta(
-                recipe.beta, spec.beta_unit, recipe.penalty, scale.sigma
-            )
+            params["beta"] = units.beta_of_coefficient(recipe.beta, spec.beta_unit, scale.sigma)
         if recipe.target_kl_seq is not None:
             params["target_kl"] = (
                 units.kl_per_token(recipe.target_kl_seq, scale.mean_tokens)
@@ -155,7 +152,10 @@ def _learning_rate(spec: StudySpec) -> Params:
 def _is_active(name: str, dimension: Dimension, params: Mapping[str, Value]) -> bool:
     if name in _WITH_KL and params.get("beta") == 0:
         return False
-    if name in _WITH_TARGET and params.get("controller") != ControllerKind.PROPORTIONAL:
+    kind = ControllerKind(str(params.get("controller", ControllerKind.FIXED.value)))
+    if name == "target_kl" and not kind.has_target:
+        return False
+    if name == "horizon" and kind is not ControllerKind.PROPORTIONAL:
         return False
     return all(params.get(parent) == wanted for parent, wanted in dimension.when.items())
 

@@ -39,14 +39,17 @@ class Sample:
 
 
 class Scorer(Protocol):
-    """Judges completions: one finite number per sample, higher is better, in input order."""
+    """Judges completions: one number per sample, higher is better, in input order.
+
+    NaN means that a completion can't be scored: it takes no part in training; gold must always score.
+    """
 
     @property
     def name(self) -> str:
         """How reports and trackers call this scorer."""
         ...
 
-    def __call__(self, samples: Sequence[Sample]) -> Sequence[float]:
+    def __call__(self, samples: Sequence[Sample]) -> Sequence[float | None]:
         """Score ``samples``; the result has the same length and order."""
         ...
 

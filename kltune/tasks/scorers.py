@@ -1,4 +1,4 @@
-"""A reference to a user's function in, a scorer out that refuses whatever is not a finite number per completion."""
+"""A reference to a user's function in, a scorer out that refuses whatever is not a number or None per completion."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SHOWN_CHARS: Final = 60
 
 
 class ScorerError(RunError):
-    """A scorer raised, or did not return one finite number per completion."""
+    """A scorer raised, or did not return one finite number or None per completion."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +40,10 @@ class FunctionScorer:
     """Argument names without a default."""
 
     def __call__(self, samples: Sequence[Sample]) -> list[float]:
-        """Score ``samples`` in order; an empty batch never reaches the function.
+        """Score ``samples`` in order, NaN for what can't be scored; an empty batch never reaches the function.
 
         Raises:
-            ScorerError: the function raised, or its result is not one finite number per sample.
+            ScorerError: the function raised, or its result is not one number or None per sample.
         """
         if not samples:
             return []
@@ -185,7 +185,10 @@ def _parameters(name: str, function: UserFunction) -> list[inspect.Parameter]:
 
 
 def _checked(result: object, samples: Sequence[Sample], name: str) -> list[float]:
-    expected = f"expected a list of {len(samples)} finite numbers, one per completion"
+    expected = (
+        f"expected a list of {len(samples)} finite numbers, one per completion "
+        "(None for one that can't be scored)"
+    )
     # numpy arrays and tensors, without importing either
     values: object = result.tolist() if hasattr(result, "tolist") else result  # pyright: ignore[reportAttributeAccessIssue, reportUnknownVariableType, reportUnknownMemberType]
     if not isinstance(values, list | tuple):
@@ -195,14 +198,16 @@ def _checked(result: object, samples: Sequence[Sample], name: str) -> list[float
         raise ScorerError(
             f"scorer {name} returned {len(items)} score(s) for {len(samples)} completion(s); {expected}"
         )
-    scores = [_number(item) for item in items]
-    for index, score in enumerate(scores):
-        if score is None or not math.isfinite(score):
+    scores: list[float] = []
+    for index, item in enumerate(items):
+        score = math.nan if item is None else _number(item)  # None and NaN: could not be scored
+        if score is None or math.isinf(score):
             raise ScorerError(
-                f"scorer {name} returned {_described(items[index])} for completion {index} of {len(items)} "
+                f"scorer {name} returned {_described(item)} for completion {index} of {len(items)} "
                 f"({samples[index].text[:_SHOWN_CHARS]!r}); {expected}"
             )
-    return [score for score in scores if score is not None]
+        scores.append(score)
+    return scores
 
 
 def _number(item: object) -> float | None:

@@ -9,13 +9,20 @@ from kltune.metrics.record import EvalMetrics, StepMetrics
 from kltune.spec.model import ModelSpec
 from kltune.spec.trial import TrialSpec
 from kltune.trainer import checkpoint, lora
+from kltune.trainer.controller import start_control
+from kltune.trainer.critic import Critic
 from kltune.trainer.data import TaskData
 from kltune.trainer.evaluate import evaluate
+from kltune.trainer.full import FullWeights
+
+# FULL
 from kltune.trainer.micro_batch import MicroBatch
 from kltune.trainer.model import LoadedModel
 from kltune.trainer.optimizer import StackedAdamW
 from kltune.trainer.parts import BankParts, BankSettings
+from kltune.trainer.rows import Rows
 from kltune.trainer.slot import SlotState
+from kltune.trainer.stack import TrainableStack
 from kltune.trainer.train_step import train_step
 
 
@@ -30,11 +37,23 @@ class Bank:
         model: ModelSpec,
         num_slots: int,
     ) -> None:
-        """Put ``num_slots`` adapters on the base of ``loaded``; a model carries one bank at a time."""
-        stack = lora.attach(loaded.body, num_slots, model.rank, model.lora_alpha)
-        optimizer = StackedAdamW(num_slots, stack.num_parameters, loaded.device)
-        micro = MicroBatch(settings.trainer.rows, settings.trainer.micro_batch)
-        self.parts = BankParts(loaded, stack, optimizer, data, settings, micro)
+        """Put ``num_slots`` sets of weights on the base of ``loaded``; a model carries one bank at a time."""
+        trainer = settings.trainer
+        has_critic = trainer.value_function is not None
+        rows = Rows(num_slots, has_critic, trainer.reference.every is not None)
+        stack = _stack(loaded, rows, model)
+        trained = num_slots * (2 if has_critic else 1)
+        width = loaded.head.in_features
+        self.parts = BankParts(
+            loaded=loaded,
+            stack=stack,
+            rows=rows,
+            optimizer=StackedAdamW(trained, stack.num_parameters, loaded.device),
+            critic=Critic(num_slots, width, loaded.device) if has_critic else None,
+            data=data,
+            settings=settings,
+            micro_batch=MicroBatch(trainer.rows, trainer.micro_batch),
+        )
         self._states: dict[int, SlotState] = {}
         self._num_slots = num_slots
         prompts = min(settings.evaluate.prompts, len(data.select))
@@ -57,11 +76,11 @@ class Bank:
         """
         assert slot in self.free_slots(), f"slot {slot} is taken"
         if resume_from is None:
-            self.parts.stack.reset(slot, spec.seed)
-            self.parts.optimizer.reset(slot)
-            state = SlotState(trial_number, spec, step=0, beta=spec.beta)
+            self._reset(slot, spec.seed)
+            control = start_control(self.parts.control_facts(spec))
+            state = SlotState(trial_number, spec, step=0, control=control)
         else:
-            state = checkpoint.load_slot(resume_from, slot, self.parts.stack, self.parts.optimizer)
+            state = checkpoint.load_slot(resume_from, slot, self.parts)
             state.trial_number = trial_number
         self._states[slot] = state
         return state.step
@@ -78,16 +97,38 @@ class Bank:
 
     def save_checkpoint(self, slot: int, folder: Path) -> None:
         """Write everything that continues the slot's trial."""
-        checkpoint.save_slot(
-            folder, slot, self._states[slot], self.parts.stack, self.parts.optimizer
-        )
+        checkpoint.save_slot(folder, slot, self._states[slot], self.parts)
 
     def save_adapter(self, slot: int, folder: Path) -> None:
-        """Write the slot's adapter alone."""
+        """Write the slot's trained weights alone."""
         checkpoint.save_adapter(folder, slot, self._states[slot], self.parts.stack)
 
     def evict(self, slot: int) -> None:
         """Empty a slot; nothing of its trial stays."""
         del self._states[slot]
-        self.parts.stack.clear(slot)
-        self.parts.optimizer.reset(slot)
+        parts = self.parts
+        for row in parts.rows.of(slot):
+            parts.stack.clear(row)
+        self._forget_moments(slot)
+
+    def _reset(self, slot: int, seed: int) -> None:
+        """Fresh weights in every row of the slot: the critic's adapters and a moving reference start as the policy."""
+        for row in self.parts.rows.of(slot):
+            self.parts.stack.reset(row, seed)
+        self._forget_moments(slot)
+
+    def _forget_moments(self, slot: int) -> None:
+        parts = self.parts
+        for row in parts.rows.of(slot):
+            if row < len(parts.optimizer.num_steps_K):  # a moving reference has no moments
+                parts.optimizer.reset(row)
+        if parts.critic is not None:
+            parts.critic.reset(slot)
+
+
+def _stack(loaded: LoadedModel, rows: Rows, model: ModelSpec) -> TrainableStack:
+    if model.finetune == "full":
+        assert rows.num_slots == 1, "full fine-tuning is a bank of one"
+        lora.detach(loaded.body)
+        return FullWeights(loaded.model, rows.total, loaded.device)
+    return lora.attach(loaded.body, rows.total, model.rank, model.lora_alpha)

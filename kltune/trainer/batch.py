@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from torch import Tensor
 
 from kltune.trainer.advantage import Advantages
-from kltune.trainer.logprobs import Logprobs
+from kltune.trainer.controller import ControlState
+from kltune.trainer.logprobs import Hidden, Logprobs
 from kltune.trainer.loss import LossTerms
+from kltune.trainer.prices import Prices
 from kltune.trainer.rollout import Rollout
+from kltune.trainer.shaping import Shaped
 from kltune.trainer.slot import SlotState
 
 
@@ -21,17 +24,56 @@ class Batch:
     states: tuple[SlotState, ...]
     rollout: Rollout
     proxy_KN: Tensor
+    """Raw scores; NaN where the proxy could not judge."""
+    shaped: tuple[Shaped, ...]
+    """What is paid for them, one per slot."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The whole rollout by the weights that drew it, without gradients."""
+
+    logprobs: Logprobs
+    """Policy against the reference in force."""
+    reference: Hidden
+    """Of the reference in force, so that later passes need not repeat its forward."""
+    start_kl_KNT: Tensor
+    """Exact KL(policy || start): the monitor. The start is the reference, unless that moves."""
+    values_KNT: Tensor | None
+    """The critic's; none but under ppo."""
+
+
+@dataclass(frozen=True, slots=True)
+class Credit:
+    """What one slot's tokens are worth."""
+
+    advantages: Advantages
+    returns_NT: Tensor | None
+    """What the critic learns; none but under ppo."""
+    prices: Prices
+    kl_clipped_tokens: int
+    """Tokens whose KL in the reward met ``kl.clip``."""
 
 
 @dataclass(slots=True)
-class UpdateResult:
-    """What the update pass measured, before any optimiser step."""
+class SlotUpdates:
+    """What one slot's optimiser updates measured."""
 
-    logprobs: Logprobs
-    """Detached, of the whole batch, by the weights of the rollout."""
-    advantages: list[Advantages]
-    terms: list[list[LossTerms]]
-    """Per slot, one per micro-batch."""
+    is_finite: bool
+    """False from the first update on whose loss or gradient was not finite; nothing was applied from there."""
+    terms: list[list[LossTerms]] = field(default_factory=list[list[LossTerms]])
+    """Per update, one per micro-batch."""
+    norms: list[float] = field(default_factory=list[float])
+    value_losses: list[float] = field(default_factory=list[float])
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """A finished update phase."""
+
+    measured: Measured
+    credits: list[Credit]
+    updates: list[SlotUpdates]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +82,15 @@ class SlotOutcome:
 
     row: int
     step: int
-    beta: float
-    """Used in this step."""
-    coefficient: float
-    beta_next: float
-    grad_norm: float
+    used: ControlState
+    """The controller's state in this step."""
+    control: ControlState
+    """And for the next."""
     nonfinite_tokens: int
     is_finite: bool
     kl_token: float
+    """Exact, to the start."""
     kl_seq: float
+    anchor_kl_token: float
+    """Exact, to the reference in force."""
+    anchor_kl_seq: float

@@ -1,8 +1,8 @@
 """A slot in, a folder out, and back: everything that continues a trial, written atomically.
 
-``checkpoints/last``: slot.json (step, beta, optimiser steps, setting) and
-slot.safetensors (adapter and both moments). ``checkpoints/best``: the adapter alone, by
-PEFT's parameter names. A folder is replaced by renames: a crash leaves the old or the new one.
+``checkpoints/last``: slot.json (step, controller, optimiser steps, setting) and
+slot.safetensors (trained weights and both moments; critic and moving reference where there
+are any). ``checkpoints/best``: the trained weights alone, an adapter by PEFT's parameter names. A folder is replaced by renames: a crash leaves the old or the new one.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,80 +20,137 @@ from torch import Tensor
 
 from kltune.errors import RunError
 from kltune.spec.trial import TrialSpec
+from kltune.trainer.controller import ControlState
 from kltune.trainer.lora import AdapterStack
 from kltune.trainer.optimizer import StackedAdamW
+from kltune.trainer.parts import BankParts
+from kltune.trainer.shaping import Moments
 from kltune.trainer.slot import SlotState
+from kltune.trainer.stack import TrainableStack
 
-SCHEMA = 1
+SCHEMA = 2
+"""2: controller state, running moments, critic and moving reference; 1 (adapter and beta alone) is still read."""
+
+WEIGHTS_SCHEMA = 1
+"""Of the trained weights alone."""
 
 
-def save_slot(
-    folder: Path, slot: int, state: SlotState, stack: AdapterStack, optimizer: StackedAdamW
-) -> None:
+def save_slot(folder: Path, slot: int, state: SlotState, parts: BankParts) -> None:
     """Write a slot's whole state."""
-    tensors = {
-        "adapter": stack.flat_KP[slot],
-        "exp_avg": optimizer.exp_avg_KP[slot],
-        "exp_avg_sq": optimizer.exp_avg_sq_KP[slot],
-    }
     facts = {
         "schema": SCHEMA,
         "trial": state.trial_number,
         "step": state.step,
-        "beta": state.beta,
-        "optimizer_steps": optimizer.num_steps_K[slot],
+        "control": state.control.to_json(),
+        "scores": asdict(state.scores),
+        "optimizer_steps": {
+            name: store.num_steps_K[row] for name, (store, row) in _moments(parts, slot).items()
+        },
         "setting": state.spec.model_dump(mode="json"),
     }
-    _replace_folder(folder, "slot", tensors, facts)
+    _replace_folder(folder, "slot", _tensors(parts, slot), facts)
 
 
-def load_slot(folder: Path, slot: int, stack: AdapterStack, optimizer: StackedAdamW) -> SlotState:
+def load_slot(folder: Path, slot: int, parts: BankParts) -> SlotState:
     """Put a saved state into ``slot``; any slot will do.
 
     Raises:
-        RunError: the checkpoint is damaged, of another schema, or of another adapter shape.
+        RunError: the checkpoint is damaged, of another schema, or of another shape or algorithm.
     """
     folder = folder if folder.exists() else _old(folder)
     try:
         facts = json.loads((folder / "slot.json").read_text(encoding="utf-8"))
-        if facts["schema"] != SCHEMA:
-            raise RunError(
-                f"checkpoint {folder} has schema {facts['schema']}, this version reads {SCHEMA}"
-            )
+        facts = _upgraded(facts, folder)
         tensors = load_file(folder / "slot.safetensors")
-        adapter, moments = tensors["adapter"], (tensors["exp_avg"], tensors["exp_avg_sq"])
-        optimizer_steps = int(facts["optimizer_steps"])
+        steps = {name: int(count) for name, count in facts["optimizer_steps"].items()}
         state = SlotState(
             trial_number=int(facts["trial"]),
             spec=TrialSpec.model_validate(facts["setting"]),
             step=int(facts["step"]),
-            beta=float(facts["beta"]),
+            control=ControlState.from_json(facts["control"]),
+            scores=Moments(**facts["scores"]),
         )
-    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError) as error:
         raise RunError(f"checkpoint {folder} can't be read: {error!r}") from error
-    if any(tensor.shape != stack.flat_KP[slot].shape for tensor in (adapter, *moments)):
-        raise RunError(
-            f"checkpoint {folder} holds {adapter.numel()} adapter parameters, "
-            f"this study's model has {stack.num_parameters}"
-        )
+    targets, moments = _tensors(parts, slot), _moments(parts, slot)
+    problem = _mismatch(tensors, targets) or _mismatch(steps, moments)
+    if problem is not None:
+        raise RunError(f"checkpoint {folder} does not fit this study's model: {problem}")
     # Everything was read before anything is changed.
-    stack.flat_KP[slot].copy_(adapter)
-    optimizer.exp_avg_KP[slot].copy_(moments[0])
-    optimizer.exp_avg_sq_KP[slot].copy_(moments[1])
-    optimizer.num_steps_K[slot] = optimizer_steps
+    for name, target in targets.items():
+        target.copy_(tensors[name])
+    for name, (store, row) in moments.items():
+        store.num_steps_K[row] = steps[name]
     return state
 
 
-def save_adapter(folder: Path, slot: int, state: SlotState, stack: AdapterStack) -> None:
-    """Write a slot's adapter alone."""
-    facts = {
-        "schema": SCHEMA,
+def _tensors(parts: BankParts, slot: int) -> dict[str, Tensor]:
+    """Views of everything that a slot has stored, by the name it has in a checkpoint."""
+    found: dict[str, Tensor] = {"adapter": parts.stack.flat_KP[slot]}
+    if parts.rows.has_critic:
+        (row,) = parts.rows.critics((slot,))
+        found["critic"] = parts.stack.flat_KP[row]
+    if parts.critic is not None:
+        found["value_head"] = parts.critic.head_KH[slot]
+    if parts.rows.has_reference:
+        (row,) = parts.rows.references((slot,))
+        found["reference"] = parts.stack.flat_KP[row]
+    for name, (store, row) in _moments(parts, slot).items():
+        prefix = "" if name == "adapter" else f"{name}."
+        found[f"{prefix}exp_avg"] = store.exp_avg_KP[row]
+        found[f"{prefix}exp_avg_sq"] = store.exp_avg_sq_KP[row]
+    return found
+
+
+def _moments(parts: BankParts, slot: int) -> dict[str, tuple[StackedAdamW, int]]:
+    """Where the moments of each trained part of a slot are."""
+    found = {"adapter": (parts.optimizer, slot)}
+    if parts.critic is not None:
+        (row,) = parts.rows.critics((slot,))
+        found["critic"] = (parts.optimizer, row)
+        found["value_head"] = (parts.critic.optimizer, slot)
+    return found
+
+
+def _upgraded(facts: dict[str, Any], folder: Path) -> dict[str, Any]:
+    if facts["schema"] == SCHEMA:
+        return facts
+    if facts["schema"] != 1:
+        raise RunError(
+            f"checkpoint {folder} has schema {facts['schema']}, this version reads {SCHEMA}"
+        )
+    control = ControlState(beta=float(facts["beta"]), target=facts["setting"].get("target_kl"))
+    return {
+        **facts,
+        "control": control.to_json(),
+        "scores": asdict(Moments()),
+        "optimizer_steps": {"adapter": facts["optimizer_steps"]},
+    }
+
+
+def _mismatch(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str | None:
+    """What a checkpoint holds that this bank does not, or the other way round; none where they agree."""
+    if found.keys() != wanted.keys():
+        return f"it holds {', '.join(sorted(found))}, this study needs {', '.join(sorted(wanted))}"
+    for name, tensor in found.items():
+        if isinstance(tensor, Tensor) and tensor.shape != wanted[name].shape:
+            return f"{name} holds {tensor.numel():,} numbers, this study's has {wanted[name].numel():,}"
+    return None
+
+
+def save_adapter(folder: Path, slot: int, state: SlotState, stack: TrainableStack) -> None:
+    """Write a slot's trained weights alone."""
+    facts: dict[str, Any] = {
+        "schema": WEIGHTS_SCHEMA,
         "trial": state.trial_number,
         "step": state.step,
-        "rank": stack.rank,
-        "alpha": stack.scale * stack.rank,
-        "targets": [target.name for target in stack.targets],
     }
+    if isinstance(stack, AdapterStack):
+        facts |= {
+            "rank": stack.rank,
+            "alpha": stack.scale * stack.rank,
+            "targets": [target.name for target in stack.targets],
+        }
     _replace_folder(folder, "adapter", stack.tensors(slot), facts)
 
 

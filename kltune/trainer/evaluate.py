@@ -1,4 +1,4 @@
-"""Slots in, what they are worth on prompts they do not train on out: gold, proxy and exact KL.
+"""Slots in, what they are worth on prompts they do not train on out: gold, proxy and exact KL to the start.
 
 Trains nothing and moves no stream: the uniforms of an evaluation are keyed by the
 trial's seed and the row alone, so every trial of a seed is judged on the same draws at
@@ -140,14 +140,16 @@ def _metrics(
     parts: BankParts, state: SlotState, slot: int, rows: _Rows, seconds: float
 ) -> EvalMetrics:
     gold = score_samples(parts.data.gold, rows.samples, slot)
-    proxy = score_samples(parts.data.proxy, rows.samples, slot)
+    proxy = score_samples(parts.data.proxy, rows.samples, slot, may_skip=True)
     gold_E, proxy_E = _by_prompt(parts, gold), _by_prompt(parts, proxy)
+    # A prompt whose every completion is unscorable has no proxy.
+    known_E = proxy_E[~proxy_E.isnan()]
     lengths = [len(sample.token_ids) for sample in rows.samples]
     values = {
         "eval/gold": float(gold_E.mean()),
         "eval/gold_se": _standard_error(gold_E),
-        "eval/proxy": float(proxy_E.mean()),
-        "eval/proxy_se": _standard_error(proxy_E),
+        "eval/proxy": float(known_E.mean()),
+        "eval/proxy_se": _standard_error(known_E),
         "eval/kl_token": rows.kl_token,
         "eval/kl_seq": rows.kl_seq,
         "eval/k1_seq": rows.k1_seq,
@@ -176,7 +178,7 @@ def _metrics(
 
 def _by_prompt(parts: BankParts, scores: Sequence[float]) -> Tensor:
     per_prompt = parts.settings.evaluate.samples
-    return torch.tensor(scores, dtype=torch.float64).view(-1, per_prompt).mean(dim=1)
+    return torch.tensor(scores, dtype=torch.float64).view(-1, per_prompt).nanmean(dim=1)
 
 
 def _standard_error(values_E: Tensor) -> float:

@@ -23,6 +23,8 @@ class Purpose(IntEnum):
     ORDER = 4
     ADAPTER = 5
     COMPARISON = 6
+    MINIBATCH = 7
+    AUDIT = 8
 
 
 def generator(seed: int, purpose: Purpose, step: int = 0, row: int = 0) -> np.random.Generator:

@@ -1,27 +1,24 @@
 """Completions in, log-probs of policy and reference and the exact KL at every token out.
 
-One temperature for both, log-softmax in float32, chunk by chunk over tokens, so that no
-full logits are kept. Masked positions carry 0 in every output: equal log-probs, no KL.
+One temperature for both, log-softmax in float32 or wider, chunk by chunk over tokens and
+vocabulary (head.py). Masked positions carry 0 in every output: equal log-probs, no KL.
 Shapes: K slots, N sequences per slot, L prompt tokens, T completion tokens, M tokens that
 go through the head, D hidden size.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
-from kltune.trainer import kl
 from kltune.trainer.encode import PaddedPrompts, positions_of
-from kltune.trainer.lora import AdapterStack, AdapterView
+from kltune.trainer.head import Head, HeadRule, token_columns
 from kltune.trainer.model import LoadedModel
 from kltune.trainer.rollout import Rollout
-
-CHUNK_ELEMENTS = 16_000_000
-"""Logits (tokens x vocabulary) held at once: 64 MB in float32."""
+from kltune.trainer.stack import TrainableStack, TrainableView
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,33 +31,69 @@ class Completions:
     mask_KNT: Tensor
 
     @classmethod
-    def of(cls, rollout: Rollout, start: int = 0, end: int | None = None) -> Completions:
-        """Rows ``start:end`` of every slot."""
-        num_slots, num_rows, _ = rollout.ids_KNT.shape
-        end = num_rows if end is None else end
+    def of(cls, rollout: Rollout) -> Completions:
+        """Every row."""
+        return cls(rollout.prompts, rollout.ids_KNT, rollout.mask_KNT)
 
-        def cut(tensor: Tensor) -> Tensor:
-            return tensor.view(num_slots, num_rows, -1)[:, start:end].flatten(0, 1)
+    def take(self, index_KB: Tensor) -> Completions:
+        """Rows ``index_KB[k]`` of slot k."""
+        num_slots, num_rows, _ = self.ids_KNT.shape
 
-        return cls(
-            PaddedPrompts(cut(rollout.prompts.ids), cut(rollout.prompts.mask)),
-            rollout.ids_KNT[:, start:end],
-            rollout.mask_KNT[:, start:end],
+        def of_prompts(tensor: Tensor) -> Tensor:
+            return take_rows(tensor.view(num_slots, num_rows, -1), index_KB).flatten(0, 1)
+
+        return Completions(
+            PaddedPrompts(of_prompts(self.prompts.ids), of_prompts(self.prompts.mask)),
+            take_rows(self.ids_KNT, index_KB),
+            take_rows(self.mask_KNT, index_KB),
         )
+
+
+def take_rows(tensor: Tensor, index_KB: Tensor) -> Tensor:
+    """Rows ``index_KB[k]`` of slot k: ``[K, N, ...] -> [K, B, ...]``."""
+    slots_K1 = torch.arange(tensor.shape[0], device=tensor.device)[:, None]
+    return tensor[slots_K1, index_KB]
 
 
 @dataclass(frozen=True, slots=True)
 class Logprobs:
-    """Per-token numbers of scored rows, ``[K, N, T]``, 0 at masked positions."""
+    """Per-token numbers of scored rows, ``[K, N, T]``, nats, 0 at masked positions.
+
+    ``policy_KNT`` carries a gradient if the caller's grad mode asks for one; so do the
+    columns named in `Scoring.gradients`.
+    """
 
     policy_KNT: Tensor
-    """log pi of the sampled token; carries the gradient if one was asked for."""
+    """log pi of the sampled token."""
     reference_KNT: Tensor
-    """log ref of the sampled token."""
+    """log of the reference's probability of the sampled token."""
     exact_kl_KNT: Tensor
-    """KL(policy || reference) of the whole next-token distribution, nats."""
+    """KL(policy || reference) of the whole next-token distribution."""
+    forward_kl_KNT: Tensor
+    """KL(reference || policy) of the same."""
     entropy_KNT: Tensor
-    """Entropy of the policy's next-token distribution, nats."""
+    """Entropy of the policy's next-token distribution."""
+    top_k_KNT: Tensor | None
+    """The part of the exact KL that the policy's most likely tokens make up."""
+    in_top_k_KNT: Tensor | None
+    """Whether the sampled token is one of these."""
+
+    def each(self, change: Callable[[Tensor], Tensor]) -> Logprobs:
+        """Every column changed in the same way."""
+        top_k, in_top_k = self.top_k_KNT, self.in_top_k_KNT
+        return Logprobs(
+            policy_KNT=change(self.policy_KNT),
+            reference_KNT=change(self.reference_KNT),
+            exact_kl_KNT=change(self.exact_kl_KNT),
+            forward_kl_KNT=change(self.forward_kl_KNT),
+            entropy_KNT=change(self.entropy_KNT),
+            top_k_KNT=None if top_k is None else change(top_k),
+            in_top_k_KNT=None if in_top_k is None else change(in_top_k),
+        )
+
+    def detach(self) -> Logprobs:
+        """The same numbers without gradients."""
+        return self.each(lambda column: column.detach())
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,73 +103,90 @@ class Scoring:
     temperature: float
     only_valid: bool
     """Send only valid tokens through the head. Off: all positions, so that shapes stay fixed."""
+    gradients: frozenset[str] = frozenset()
+    """Columns that need a gradient besides the policy's log-probs: exact, forward, entropy, top_k."""
+    top_k: int | None = None
+    """Fill the top-k columns; none: they stay empty."""
 
 
-def score(
-    loaded: LoadedModel,
-    stack: AdapterStack,
-    view: AdapterView,
-    completions: Completions,
-    scoring: Scoring,
-) -> Logprobs:
-    """Two forwards over the same rows: reference (adapters off, no gradient), then policy.
+@dataclass(frozen=True, slots=True)
+class Hidden:
+    """What goes through the head: hidden states that predict each completion token, and the head of that model."""
+
+    states_KNTD: Tensor
+    head: Head
+
+    def take(self, index_KB: Tensor) -> Hidden:
+        """Rows ``index_KB[k]`` of slot k."""
+        return Hidden(take_rows(self.states_KNTD, index_KB), self.head)
+
+
+def hidden_states(
+    loaded: LoadedModel, stack: TrainableStack, view: TrainableView | None, completions: Completions
+) -> Hidden:
+    """One forward over the rows with the weights of ``view``; none: the frozen base.
 
     The gradient is recorded as the caller's grad mode says.
     """
-    mask_KNT = completions.mask_KNT
-    select = mask_KNT if scoring.only_valid else torch.ones_like(mask_KNT)
-    with torch.no_grad(), stack.use(None):
-        ref_MD = _hidden(loaded, completions)[select.flatten(0, 1)]
-    with stack.use(view):
-        policy_MD = _hidden(loaded, completions)[select.flatten(0, 1)]
-    targets_M = completions.ids_KNT[select]
-    columns = _through_head(loaded, policy_MD, ref_MD, targets_M, scoring.temperature)
-
-    def spread(values_M: Tensor) -> Tensor:
-        full = torch.zeros(mask_KNT.shape, dtype=values_M.dtype, device=values_M.device)
-        return full.masked_scatter(select, values_M).where(mask_KNT, 0.0)
-
-    policy_M, reference_M, exact_M, entropy_M = columns
-    return Logprobs(spread(policy_M), spread(reference_M), spread(exact_M), spread(entropy_M))
-
-
-def _hidden(loaded: LoadedModel, completions: Completions) -> Tensor:
-    """Hidden states that predict each completion token: ``[K x N, T, D]``."""
     prompts = completions.prompts
     ids_RT = completions.ids_KNT.flatten(0, 1)
     mask_RT = completions.mask_KNT.flatten(0, 1).long()
     ids = torch.cat([prompts.ids, ids_RT[:, :-1]], dim=1)
     mask = torch.cat([prompts.mask, mask_RT[:, :-1]], dim=1)
-    hidden = loaded.hidden(ids, mask, positions_of(mask))
-    return hidden[:, prompts.ids.shape[1] - 1 :]
+    with stack.use(view):
+        hidden = loaded.hidden(ids, mask, positions_of(mask))
+        head = loaded.head_weights()
+    states_RTD = hidden[:, prompts.ids.shape[1] - 1 :]
+    return Hidden(states_RTD.unflatten(0, completions.ids_KNT.shape[:2]), head)
 
 
-def _through_head(
-    loaded: LoadedModel, policy_MD: Tensor, ref_MD: Tensor, targets_M: Tensor, temperature: float
-) -> tuple[Tensor, ...]:
-    """Log-prob of policy and reference, exact KL and entropy of M tokens."""
-    vocabulary = loaded.vocabulary
-    chunk = max(1, CHUNK_ELEMENTS // vocabulary)
-    starts = range(0, max(1, policy_MD.shape[0]), chunk)
+def compare(
+    loaded: LoadedModel,
+    policy: Hidden,
+    reference: Hidden,
+    completions: Completions,
+    scoring: Scoring,
+) -> Logprobs:
+    """Both models' hidden states through their heads, token by token."""
+    mask_KNT = completions.mask_KNT
+    select = mask_KNT if scoring.only_valid else torch.ones_like(mask_KNT)
+    rule = HeadRule(scoring.temperature, scoring.top_k, scoring.gradients, loaded.matmul_dtype)
+    columns = token_columns(
+        policy.states_KNTD[select],
+        reference.states_KNTD[select],
+        completions.ids_KNT[select],
+        policy.head,
+        reference.head,
+        rule,
+    )
 
-    def columns(policy_mD: Tensor, ref_mD: Tensor, targets_m: Tensor) -> tuple[Tensor, ...]:
-        policy_mV = torch.log_softmax(loaded.logits(policy_mD, temperature), dim=-1)
-        with torch.no_grad():
-            ref_mV = torch.log_softmax(loaded.logits(ref_mD, temperature), dim=-1)
-            detached_mV = policy_mV.detach()
-            exact_m = kl.exact(detached_mV, ref_mV)
-            probabilities_mV = detached_mV.exp()
-            entropy_m = -(probabilities_mV * detached_mV).where(probabilities_mV != 0, 0.0).sum(-1)
-            ref_m = ref_mV.gather(-1, targets_m[:, None])[:, 0]
-        return policy_mV.gather(-1, targets_m[:, None])[:, 0], ref_m, exact_m, entropy_m
+    def spread(values_M: Tensor) -> Tensor:
+        full = torch.zeros(mask_KNT.shape, dtype=values_M.dtype, device=values_M.device)
+        return full.masked_scatter(select, values_M).where(mask_KNT, torch.zeros_like(full))
 
-    parts: list[tuple[Tensor, ...]] = []
-    for start in starts:
-        rows = slice(start, start + chunk)
-        inputs = (policy_MD[rows], ref_MD[rows], targets_M[rows])
-        # With several chunks the backward pass recomputes one chunk's logits at a time.
-        recompute = torch.is_grad_enabled() and len(starts) > 1
-        parts.append(
-            checkpoint(columns, *inputs, use_reentrant=False) if recompute else columns(*inputs)
-        )
-    return tuple(torch.cat(column) for column in zip(*parts, strict=True))
+    return Logprobs(
+        policy_KNT=spread(columns.policy_M),
+        reference_KNT=spread(columns.reference_M),
+        exact_kl_KNT=spread(columns.exact_M),
+        forward_kl_KNT=spread(columns.forward_M),
+        entropy_KNT=spread(columns.entropy_M),
+        top_k_KNT=None if columns.top_k_M is None else spread(columns.top_k_M),
+        in_top_k_KNT=None if columns.in_top_k_M is None else spread(columns.in_top_k_M),
+    )
+
+
+def score(
+    loaded: LoadedModel,
+    stack: TrainableStack,
+    view: TrainableView,
+    completions: Completions,
+    scoring: Scoring,
+) -> Logprobs:
+    """The policy of ``view`` against the frozen base: two forwards over the same rows.
+
+    The gradient is recorded as the caller's grad mode says.
+    """
+    with torch.no_grad():
+        reference = hidden_states(loaded, stack, None, completions)
+    policy = hidden_states(loaded, stack, view, completions)
+    return compare(loaded, policy, reference, completions, scoring)

@@ -55,9 +55,10 @@ class AdapterView:
         """K of this view."""
         return self.flat_KP.shape[0]
 
-    def add_gradients(self, loss: Tensor) -> None:
-        """Add the gradient of ``loss`` to ``grad_KP``."""
-        for kept, new in zip(self._gradients, torch.autograd.grad(loss, self._leaves), strict=True):
+    def add_gradients(self, loss: Tensor, *, retain_graph: bool = False) -> None:
+        """Add the gradient of ``loss`` to ``grad_KP``; ``retain_graph``: another loss of the same graph follows."""
+        found = torch.autograd.grad(loss, self._leaves, retain_graph=retain_graph)
+        for kept, new in zip(self._gradients, found, strict=True):
             kept.add_(new)
 
 
@@ -78,7 +79,7 @@ class AdapterStack:
         self.num_parameters = sum(rank * (t.num_in + t.num_out) for t in targets)
         self.flat_KP = torch.zeros(num_slots, self.num_parameters, device=device)
         self.grad_KP = torch.zeros(num_slots, self.num_parameters, device=device)
-        self._all = AdapterView(self, self.flat_KP, self.grad_KP)
+        self._ranges: dict[tuple[int, int], AdapterView] = {}
         self.active: AdapterView | None = None
 
     def reset(self, slot: int, seed: int) -> None:
@@ -98,22 +99,40 @@ class AdapterStack:
         self.flat_KP[slot].zero_()
         self.grad_KP[slot].zero_()
 
+    def copy_row(self, source: int, target: int, mixture: float = 1.0) -> None:
+        """``target = mixture x source + (1 - mixture) x target``; gradients stay."""
+        mix_rows(self.flat_KP, source, target, mixture)
+
     def view(self, slots: Sequence[int]) -> AdapterView:
-        """The adapters of ``slots``; all slots in order: the storage itself, else a copy of the rows.
+        """The adapters of ``slots``; a range in order shares the storage, any other choice is a copy.
 
         Gradients of a copy are brought home by :meth:`collect`.
         """
-        if list(slots) == list(range(self.flat_KP.shape[0])):
-            return self._all
-        rows = torch.as_tensor(list(slots), device=self.flat_KP.device)
-        flat_KP = self.flat_KP.index_select(0, rows)
-        return AdapterView(self, flat_KP, torch.zeros_like(flat_KP))
+        found = self._range(slots)
+        if found is None:
+            rows = torch.as_tensor(list(slots), device=self.flat_KP.device)
+            flat_KP = self.flat_KP.index_select(0, rows)
+            return AdapterView(self, flat_KP, torch.zeros_like(flat_KP))
+        if found not in self._ranges:
+            rows = slice(*found)
+            self._ranges[found] = AdapterView(self, self.flat_KP[rows], self.grad_KP[rows])
+        return self._ranges[found]
+
+    def _range(self, slots: Sequence[int]) -> tuple[int, int] | None:
+        """First row and end of ``slots``, if they are a range of this stack in ascending order."""
+        start = slots[0] if slots else 0
+        end = start + len(slots)
+        is_range = 0 <= start < end <= self.flat_KP.shape[0] and list(slots) == list(
+            range(start, end)
+        )
+        return (start, end) if is_range else None
 
     def collect(self, view: AdapterView, slots: Sequence[int]) -> None:
-        """Copy the gradients of a view into the storage rows of its slots."""
-        if view is not self._all:
-            for row, slot in enumerate(slots):
-                self.grad_KP[slot].copy_(view.grad_KP[row])
+        """Copy the gradients of a view into the storage rows of its slots; one that shares them has nothing to copy."""
+        if any(view is shared for shared in self._ranges.values()):
+            return
+        for row, slot in enumerate(slots):
+            self.grad_KP[slot].copy_(view.grad_KP[row])
 
     @contextmanager
     def use(self, view: AdapterView | None) -> Generator[None]:
@@ -139,6 +158,15 @@ class AdapterStack:
                 )
                 start = end
         return named
+
+
+@torch.no_grad()
+def mix_rows(flat_KP: Tensor, source: int, target: int, mixture: float) -> None:
+    """Row ``target`` becomes ``mixture`` x row ``source`` + (1 - ``mixture``) x itself, in place."""
+    if mixture == 1:
+        flat_KP[target].copy_(flat_KP[source])  # exactly, and even over a NaN
+    else:
+        flat_KP[target].lerp_(flat_KP[source], mixture)
 
 
 class StackedLoRALinear(nn.Module):

@@ -18,6 +18,7 @@ from transformers.utils import logging as transformers_logging
 
 from kltune.errors import EnvironmentMissingError, SpecError
 from kltune.spec.model import ModelSpec
+from kltune.trainer.head import Head
 
 if TYPE_CHECKING:
     from kltune.trainer.sources import ModelSource
@@ -77,11 +78,20 @@ class LoadedModel:
             )
         return output.last_hidden_state
 
+    @property
+    def matmul_dtype(self) -> torch.dtype | None:
+        """What autocast would multiply the head in; none: the hidden states' own type."""
+        return torch.bfloat16 if self.accelerator.mixed_precision == "bf16" else None
+
+    def head_weights(self) -> Head:
+        """The head as it is now: the base's, or the ones that the stack in use has put in its place."""
+        return Head(self.head.weight, self.head.bias)
+
     def logits(self, hidden: Tensor, temperature: float) -> Tensor:
         """``[..., D]`` hidden states to ``[..., V]`` float32 logits at a temperature."""
         with self.accelerator.autocast():
             logits = self.head(hidden)
-        return logits.float() / temperature
+        return logits.to(torch.promote_types(logits.dtype, torch.float32)) / temperature
 
 
 def load_model(spec: ModelSpec, source: ModelSource, device: str, precision: str) -> LoadedModel:

@@ -1,7 +1,7 @@
-"""Flat gradients in, new adapter weights out: AdamW with every slot's own moments, step count and rate.
+"""Flat gradients in, new weights out: AdamW with every slot's own moments, step count and rate.
 
 Equal to ``torch.optim.AdamW`` of each slot alone (1711.05101). One shared step count
-would give a refilled slot a wrong bias correction. Shapes: K slots, P parameters of one adapter.
+would give a refilled slot a wrong bias correction. Shapes: K slots, P parameters of one row.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class AdamWSettings:
 
 
 class StackedAdamW:
-    """Moments of K adapters."""
+    """Moments of K rows of weights."""
 
     def __init__(self, num_slots: int, num_parameters: int, device: torch.device) -> None:
         """Zero moments, zero steps."""
@@ -40,12 +40,21 @@ class StackedAdamW:
         self.num_steps_K[slot] = 0
 
     @torch.no_grad()
-    def step(self, slot: int, weights_P: Tensor, grad_P: Tensor, settings: AdamWSettings) -> float:
+    def step(
+        self,
+        slot: int,
+        weights_P: Tensor,
+        grad_P: Tensor,
+        settings: AdamWSettings,
+        norm: float | None = None,
+    ) -> float:
         """Clip the slot's gradient by norm and update its weights in place; return the norm before the clip.
 
-        A non-finite gradient applies nothing: weights, moments and step count stay as they were.
+        ``norm``: of the whole gradient that ``grad_P`` is a part of; none: its own. A non-finite
+        one applies nothing: weights, moments and step count stay as they were.
         """
-        norm = float(torch.linalg.vector_norm(grad_P))
+        if norm is None:
+            norm = float(torch.linalg.vector_norm(grad_P))
         if not math.isfinite(norm):
             return norm
         # The same arithmetic as torch.nn.utils.clip_grad_norm_.

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from statistics import fmean, stdev
+
 import torch
 
 from kltune.errors import SpecError
@@ -11,7 +14,6 @@ from kltune.tasks.protocol import Prompt, Sample, Scorer
 from kltune.trainer.data import EncodedPrompts, samples_of, spread_evenly
 from kltune.trainer.keyed import Purpose, uniforms
 from kltune.trainer.model import LoadedModel
-from kltune.trainer.reduce import group_std
 from kltune.trainer.rollout import Sampling, rollout
 from kltune.trainer.score import score_samples
 
@@ -57,7 +59,9 @@ def measure_scale(
     seed: int,
     gold: Scorer | None = None,
 ) -> RewardScale:
-    """Group standard deviation (n - 1) of the proxy under the reference, mean over groups of train prompts.
+    """Spread of the proxy under the reference: within a group (n - 1, mean over groups of train prompts), and over all.
+
+    Completions that the proxy can't score, and groups with fewer than two scores, are left out.
 
     Raises:
         SpecError: ``gold`` is given and judges the first completions exactly as the proxy does.
@@ -65,14 +69,18 @@ def measure_scale(
     indices = spread_evenly(len(train), NUM_GROUPS)
     group = trainer.group_size
     samples = sample_reference(loaded, train, indices, group, trainer, (seed, Purpose.SCALE))
-    by_proxy = score_samples(proxy, samples, slot=-1)
+    by_proxy = score_samples(proxy, samples, slot=-1, may_skip=True)
     if gold is not None:
         _refuse_same(by_proxy[:NUM_COMPARED], gold, samples[:NUM_COMPARED])
-    scores = torch.tensor(by_proxy, dtype=torch.float64)
+    groups = [by_proxy[i : i + group] for i in range(0, len(by_proxy), group)]
+    scored = [[score for score in one if not math.isnan(score)] for one in groups]
+    spreads = [stdev(one) for one in scored if len(one) > 1]
+    flat = [score for one in scored for score in one]
     return RewardScale(
-        sigma=float(group_std(scores.view(-1, group)).mean()),
-        mean=float(scores.mean()),
-        num_groups=len(indices),
+        sigma=fmean(spreads) if spreads else 0.0,
+        std=stdev(flat) if len(flat) > 1 else 0.0,
+        mean=fmean(flat),
+        num_groups=len(spreads),
         mean_tokens=sum(len(s.token_ids) for s in samples) / len(samples),
     )
 

@@ -1,4 +1,4 @@
-"""Samples in, one finite number per sample out; what a scorer does wrong becomes that trial's fault."""
+"""Samples in, one number per sample out; what a scorer does wrong becomes that trial's fault."""
 
 from __future__ import annotations
 
@@ -9,16 +9,20 @@ from kltune.errors import KltuneError, TrialFault
 from kltune.tasks.protocol import Sample, Scorer
 
 
-def score_samples(scorer: Scorer, samples: Sequence[Sample], slot: int) -> list[float]:
+def score_samples(
+    scorer: Scorer, samples: Sequence[Sample], slot: int, *, may_skip: bool = False
+) -> list[float]:
     """Call ``scorer`` on one slot's samples.
 
     One call per slot: a scorer that looks at its whole batch must not see other trials.
+    ``may_skip``: None and NaN mean that a completion can't be scored, and come back as NaN.
 
     Raises:
-        TrialFault: the scorer raised, or returned the wrong number of scores, or one that is not finite.
+        TrialFault: the scorer raised, returned the wrong number of scores, one that is not
+            finite (or, where it may not skip, missing), or none at all.
     """
     try:
-        scores = [float(value) for value in scorer(samples)]
+        scores = [math.nan if value is None else float(value) for value in scorer(samples)]
     except KltuneError as error:
         text = str(error)
         named = text if text.startswith("scorer ") else f"scorer {scorer.name}: {text}"
@@ -33,10 +37,15 @@ def score_samples(scorer: Scorer, samples: Sequence[Sample], slot: int) -> list[
             f"scorer {scorer.name} returned {len(scores)} scores for {len(samples)} completions",
         )
     for sample, value in zip(samples, scores, strict=True):
-        if not math.isfinite(value):
+        if math.isinf(value) or (math.isnan(value) and not may_skip):
+            shown = "no score (None or NaN)" if math.isnan(value) else value
             raise TrialFault(
                 (slot,),
-                f"scorer {scorer.name} returned {value} for {sample.text[:200]!r} "
+                f"scorer {scorer.name} returned {shown} for {sample.text[:200]!r} "
                 f"(prompt {sample.prompt.id!r})",
             )
+    if samples and all(math.isnan(value) for value in scores):
+        raise TrialFault(
+            (slot,), f"scorer {scorer.name} could score none of {len(samples)} completions"
+        )
     return scores

@@ -63,9 +63,12 @@ def setting_short(setting: TrialSpec, kl_unit: KLUnit) -> str:
         return "no KL (beta 0)"
     penalty = "" if setting.penalty is None else setting.penalty.value
     text = f"{penalty} {number(setting.beta)}"
-    if setting.controller is ControllerKind.PROPORTIONAL:
-        text += f" → {number(setting.target_kl)}/{kl_unit.value[:3]} h {number(setting.horizon)}"
-    return text
+    kind, target = setting.controller, setting.target_kl
+    if kind.has_target:
+        text += " → measured" if target is None else f" → {number(target)}/{kl_unit.value[:3]}"
+    if kind is ControllerKind.PROPORTIONAL:
+        return f"{text} h {number(setting.horizon)}"
+    return text if kind is ControllerKind.FIXED else f"{text} {kind.value}"
 
 
 def setting_long(setting: TrialSpec, beta_unit: BetaUnit, kl_unit: KLUnit) -> str:
@@ -75,13 +78,16 @@ def setting_long(setting: TrialSpec, beta_unit: BetaUnit, kl_unit: KLUnit) -> st
     else:
         penalty = "" if setting.penalty is None else setting.penalty.value
         text = f"{penalty}, beta {number(setting.beta)} {BETA_UNIT[beta_unit]}"
-        if setting.controller is ControllerKind.PROPORTIONAL:
+        text += f", {setting.controller.value}"
+        if setting.controller.has_target:
+            target = setting.target_kl
             text += (
-                f", proportional to target {number(setting.target_kl)} {KL_UNIT[kl_unit]}"
-                f" with horizon {number(setting.horizon)} sequences"
+                " to a target measured in the warm-up"
+                if target is None
+                else f" to target {number(target)} {KL_UNIT[kl_unit]}"
             )
-        else:
-            text += ", fixed"
+        if setting.controller is ControllerKind.PROPORTIONAL:
+            text += f" with horizon {number(setting.horizon)} sequences"
     return f"{text}, learning rate {number(setting.learning_rate)}"
 
 

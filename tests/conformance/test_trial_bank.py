@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 import tiny
 
-from kltune.spec.trial import Penalty, TrialSpec
+from kltune.spec.penalty import Penalty
+from kltune.spec.trial import TrialSpec
 from kltune.trainer.protocol import TrialBank
 from tests.fake_bank import FakeBank
 

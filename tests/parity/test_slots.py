@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import tiny
 import torch
@@ -9,6 +11,7 @@ from oracle import push, recorded_bank, relative_error
 
 from kltune.metrics.record import EvalMetrics, StepMetrics
 from kltune.spec.trial import TrialSpec
+from kltune.trainer import logprobs
 from kltune.trainer.bank import Bank
 from kltune.trainer.lora import StackedLoRALinear
 
@@ -203,7 +206,9 @@ def base_calls(num_slots: int, what: str) -> int:
     return calls
 
 
-def test_with_fixed_shapes_no_pass_changes_its_shape_whatever_is_drawn() -> None:
+def test_with_fixed_shapes_no_pass_changes_its_shape_whatever_is_drawn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     bank = packed([tiny.trial(seed=k) for k in range(3)], compact=False)
     loaded = bank.parts.loaded
     body: set[tuple[int, ...]] = set()
@@ -212,11 +217,20 @@ def test_with_fixed_shapes_no_pass_changes_its_shape_whatever_is_drawn() -> None
         lambda _m, _a, kwargs: body.add(tuple(kwargs["input_ids"].shape)), with_kwargs=True
     )
     loaded.head.register_forward_pre_hook(lambda _m, args: head.add(tuple(args[0].shape)))
+    scored: set[tuple[int, ...]] = set()
+    columns = logprobs.token_columns
+
+    def watched(policy_MD: torch.Tensor, *rest: Any) -> Any:
+        scored.add(tuple(policy_MD.shape))
+        return columns(policy_MD, *rest)
+
+    monkeypatch.setattr(logprobs, "token_columns", watched)
     lengths = {m.tokens for _ in range(3) for m in bank.train_step()}
     assert len(lengths) > 1, "the completions must differ in length"
     slots, prompts, rows, width, tokens = 3, 2, 8, bank.parts.data.train.width, 6
     assert body == {(slots * prompts, width), (slots * rows, 1), (slots * rows, width + tokens - 1)}
-    assert head == {(slots * rows, 32), (slots * rows * tokens, 32)}
+    assert head == {(slots * rows, 32)}
+    assert scored == {(slots * rows * tokens, 32)}
 
 
 @pytest.mark.parametrize("what", ["train_step", "evaluate"])

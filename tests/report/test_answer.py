@@ -7,14 +7,12 @@ from fake_study import SIGMA_R, trial, typical_trials, write_study
 
 from kltune.report.answer import (
     answer_facts,
-    controller_formula,
-    controller_gain,
     headline,
     native_words,
 )
 from kltune.report.recommend import Recommendation, recommend
 from kltune.report.rows import StudyRows, read_study
-from kltune.spec.trial import ControllerKind, Penalty
+from kltune.spec.penalty import Penalty
 
 
 def read(tmp_path: Path, *fakes: object, **spec: object) -> StudyRows:
@@ -75,24 +73,6 @@ def test_beta_zero_is_recommended_in_words_of_its_own(tmp_path: Path) -> None:
     assert facts_of(study)["In your framework"] == "KL coefficient 0"
 
 
-def test_the_controller_shows_gain_and_steps_to_double(tmp_path: Path) -> None:
-    steered = trial(0.1, controller=ControllerKind.PROPORTIONAL, target_kl=0.05, horizon=640)
-    study = read(tmp_path, steered)
-    gain, steps = controller_gain(study.spec, study.trials[0])
-    assert gain == pytest.approx(0.1)
-    assert 1.02**steps == pytest.approx(2)
-    text = facts_of(study)["Controller"]
-    assert "target 0.05 nats/token, horizon 640 sequences, gain n/horizon = 0.1 per step" in text
-    assert "35 steps to double" in text
-
-
-def test_the_formula_is_printed_with_its_constants(tmp_path: Path) -> None:
-    # field case E14
-    text = controller_formula(read(tmp_path).spec)
-    assert "clip(KL / target − 1, −0.2, +0.2) × n / horizon" in text
-    assert "n = 64 sequences" in text
-
-
 def test_a_token_kl_is_shown_per_sequence_too(tmp_path: Path) -> None:
     # field case E2: at a mean length of 14 tokens
     study = read(tmp_path, trial(0.3))
@@ -122,3 +102,27 @@ def test_under_gold_final_all_steps_are_to_be_run(tmp_path: Path) -> None:
     found = recommend(study)
     assert isinstance(found, Recommendation)
     assert "run all 80 steps" in headline(study, found)
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ({"controller": "fixed"}, ", held fixed;"),
+        ({"controller": "schedule"}, ", on its schedule;"),
+        (
+            {"controller": "threshold-1.5x", "target_kl": 0.05},
+            ", steered to 0.05 nats/token (threshold-1.5x);",
+        ),
+        (
+            {"controller": "proportional", "target_kl": 0.05, "horizon": 640},
+            ", steered to 0.05 nats/token (horizon 640 sequences);",
+        ),
+    ],
+)
+def test_the_headline_names_the_controller(
+    tmp_path: Path, setting: dict[str, object], words: str
+) -> None:
+    study = read(tmp_path, trial(0.3, **setting))
+    found = recommend(study)
+    assert isinstance(found, Recommendation)
+    assert words in headline(study, found)

@@ -22,7 +22,7 @@ from kltune.study.space import fixed_trials
 from kltune.study.storage import open_study
 from kltune.trial.outcome import StopReason
 
-SCALE = RewardScale(sigma=0.5, mean=0.0, num_groups=8, mean_tokens=20.0)
+SCALE = RewardScale(sigma=0.5, std=0.5, mean=0.0, num_groups=8, mean_tokens=20.0)
 HOSTILE = ("<script>alert(1)</script>", "</script> | `x` \" ' 🥚 \u202e عشر", "w" * 10_240)
 
 CASES: dict[str, list[FakeTrial]] = {

@@ -32,6 +32,7 @@ def test_a_typical_report_has_all_its_parts_with_the_answer_first(tmp_path: Path
         "recommendation",
         "frontier",
         "steps",
+        "controllers",
         "trials",
         "importance",
         "samples",

@@ -6,7 +6,8 @@ import pytest
 
 from kltune.metrics.record import StepMetrics
 from kltune.screen.progress import RECENT, Progress, Scope
-from kltune.spec.trial import BetaUnit, KLUnit, Penalty, TrialSpec
+from kltune.spec.penalty import Penalty
+from kltune.spec.trial import BetaUnit, KLUnit, TrialSpec
 from kltune.study.observer import Admitted
 from kltune.trial.outcome import StopReason, TrialOutcome, Verdict
 

@@ -9,7 +9,8 @@ from rich.console import Console
 from kltune.metrics.record import EvalMetrics, StepMetrics
 from kltune.screen.progress import Scope
 from kltune.screen.watch import LiveScreen, PlainScreen, open_screen
-from kltune.spec.trial import BetaUnit, ControllerKind, KLUnit, Penalty, TrialSpec
+from kltune.spec.penalty import Penalty
+from kltune.spec.trial import BetaUnit, ControllerKind, KLUnit, TrialSpec
 from kltune.study.observer import Admitted, Observer
 from kltune.trial.outcome import StopReason, TrialOutcome, Verdict
 

@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from spec_files import adaptive, minimal, own_task, write
+from spec_files import minimal, own_task, write
 
 from kltune.errors import SpecError
-from kltune.spec.checks import check_paths, find_doubts, inert_horizon
+from kltune.spec.checks import check_paths
 from kltune.spec.load import load_spec
 
 
@@ -183,49 +183,3 @@ def test_gold_and_proxy_must_not_be_the_same_function(tmp_path: Path) -> None:
     assert "is the same function" in line
     spec["task"]["proxy"] = {"learned": {"from": "gold"}}
     assert complaints(tmp_path, spec) == []
-
-
-def doubts(folder: Path, spec: dict[str, Any]) -> list[str]:
-    return find_doubts(load_spec(write(folder, spec)).spec)
-
-
-def test_inert_horizon_is_where_beta_can_move_by_ten_percent() -> None:
-    bound = inert_horizon(rows=64, steps=80)
-    assert (1 + 0.2 * 64 / bound) ** 80 == pytest.approx(1.1)
-    assert bound == pytest.approx(10737.5, abs=1)
-    assert inert_horizon(rows=64, steps=1) == pytest.approx(128)
-
-
-def test_a_horizon_that_cannot_move_beta_is_called_inert(tmp_path: Path) -> None:
-    spec = adaptive()
-    assert doubts(tmp_path, spec) == []
-    spec["search"]["horizon"]["log"] = [8, 10_000]  # 8 completions x 20 steps: inert above 335
-    (told,) = doubts(tmp_path, spec)
-    assert told.startswith("search.horizon: values above 335 leave the proportional controller")
-    assert "at 10,000 sequences it can raise beta by 0.3 % at most in 20 steps" in told
-    spec["search"]["horizon"] = 10_000
-    (told,) = doubts(tmp_path, spec)
-    assert told.startswith("search.horizon: every value leave")
-
-
-def test_limits_that_contradict_each_other_are_doubted(tmp_path: Path) -> None:
-    spec = adaptive()
-    spec["objective"] = {"kl_limit": 0.5}
-    spec["guards"] = {"kl": {"limit": 0.1, "patience": 20}}
-    fields = [told.split(":")[0] for told in doubts(tmp_path, spec)]
-    assert fields == ["guards.kl.limit", "guards.kl.patience", "search.target_kl"]
-
-
-def test_a_limit_in_the_wrong_unit_is_doubted(tmp_path: Path) -> None:
-    spec = {**minimal(), "objective": {"kl_limit": 6}}
-    (told,) = doubts(tmp_path, spec)
-    assert told == (
-        "objective.kl_limit: 6 nats per token is 192 nats over 32 tokens; "
-        "if nats per sequence are meant, set kl_unit: sequence"
-    )
-    assert doubts(tmp_path, {**spec, "kl_unit": "sequence"}) == []
-
-
-def test_a_trial_that_is_judged_only_at_its_ends_is_doubted(tmp_path: Path) -> None:
-    (told,) = doubts(tmp_path, {**minimal(), "evaluate": {"every": 20}})
-    assert told.startswith("evaluate.every: 20 of 20 steps")

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from spec_files import adaptive, minimal, problems_of
 
+from kltune.spec.penalty import Penalty
 from kltune.spec.search import Dimension, SearchSpec
 
 
@@ -71,42 +72,59 @@ def test_beta_0_is_fine_where_beta_is_fixed(tmp_path: Path) -> None:
 def test_k1_in_the_loss_is_refused_by_estimator_and_place(tmp_path: Path) -> None:
     (line,) = told(tmp_path, penalty={"choice": ["k2-loss", "k1-loss"]})
     assert line.startswith("search.penalty: estimator k1 placed in the loss has an expected")
-    assert line.endswith("(got 'k1-loss'; allowed: k1-reward, k2-loss, k3-loss)")
+    assert "(got 'k1-loss'; sound: k1-reward, exact-full, k2-loss, wk1-loss," in line
+    assert line.endswith("to study it all the same: allow_biased: true)")
 
 
-@pytest.mark.parametrize("penalty", ["k2-reward", "k3-reward", "abs-loss", "abs-reward", "kl"])
-def test_biased_and_unknown_penalties_are_refused(tmp_path: Path, penalty: str) -> None:
+BIASED = ["k1-loss", "abs-loss", "abs-reward", "k2-reward", "k3-reward", "exact-reward"]
+
+
+@pytest.mark.parametrize("penalty", BIASED)
+def test_a_biased_penalty_is_refused_with_its_reason_unless_it_is_asked_for(
+    tmp_path: Path, penalty: str
+) -> None:
     (line,) = told(tmp_path, penalty=penalty)
-    assert line.startswith("search.penalty: ")
-    assert "allowed: k1-reward, k2-loss, k3-loss" in line
+    assert line.startswith(f"search.penalty: {Penalty(penalty).nature.refusal} (got ")
+    spec = {**minimal(), "allow_biased": True}
+    spec["search"]["penalty"] = penalty
+    assert problems_of(tmp_path, spec) == []
 
 
-@pytest.mark.parametrize("penalty", ["k1-reward", "k2-loss", "k3-loss"])
+def test_an_unknown_penalty_is_refused_and_all_are_named(tmp_path: Path) -> None:
+    (line,) = told(tmp_path, penalty="kl")
+    allowed = ", ".join(p.value for p in Penalty)
+    assert line == f"search.penalty: unknown value (got 'kl'; allowed: {allowed})"
+
+
+@pytest.mark.parametrize("penalty", [p.value for p in Penalty if p.value not in BIASED])
 def test_sound_penalties_are_taken(tmp_path: Path, penalty: str) -> None:
     assert told(tmp_path, penalty=penalty) == []
 
 
 def test_a_range_of_penalties_is_refused(tmp_path: Path) -> None:
     (line,) = told(tmp_path, penalty={"log": [1, 2]})
-    assert line == "search.penalty: must be a choice among: k1-reward, k2-loss, k3-loss"
+    assert line.startswith("search.penalty: must be a choice among: k1-reward, exact-full, ")
 
 
 @pytest.mark.parametrize("name", ["target_kl", "horizon"])
 def test_a_proportional_controller_needs_target_and_horizon(tmp_path: Path, name: str) -> None:
     spec = adaptive()
     del spec["search"][name]
-    assert problems_of(tmp_path, spec) == [
-        f"search.{name}: needed, since controller can be proportional"
-    ]
+    (line,) = problems_of(tmp_path, spec)
+    assert line.startswith(f"search.{name}: needed, since controller can be proportional")
 
 
-@pytest.mark.parametrize("name", ["target_kl", "horizon"])
-def test_a_setting_without_effect_is_refused_by_name(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("target_kl", "controller never steers KL (fixed)"),
+        ("horizon", "controller is never proportional"),
+    ],
+)
+def test_a_setting_without_effect_is_refused_by_name(tmp_path: Path, name: str, why: str) -> None:
     spec = minimal()
     spec["search"][name] = 100
-    assert problems_of(tmp_path, spec) == [
-        f"search.{name}: has no effect, since controller is never proportional: remove it"
-    ]
+    assert problems_of(tmp_path, spec) == [f"search.{name}: has no effect, since {why}: remove it"]
 
 
 def test_a_condition_that_leaves_a_proportional_trial_without_target_is_refused(

@@ -62,7 +62,7 @@ def test_a_micro_batch_must_divide_the_batch(tmp_path: Path) -> None:
         {"learning_rate": -1e-3},
         {"learning_rate": float("inf")},
         {"clip_ratio": 0},
-        {"algorithm": "ppo"},
+        {"algorithm": "trpo"},
         {"precision": "fp16"},
         {"device": "gpu"},
         {"device": "cuda:x"},

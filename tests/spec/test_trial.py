@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from kltune.spec.trial import Penalty, TrialSpec
+from kltune.spec.trial import ControllerKind, TrialSpec
 
 PROPORTIONAL = {"controller": "proportional", "target_kl": 0.1, "horizon": 64}
 
@@ -22,17 +22,19 @@ def test_a_proportional_controller_can_not_leave_beta_0() -> None:
     assert spec(beta=1e-3, **PROPORTIONAL).horizon == 64
 
 
-@pytest.mark.parametrize("name", ["target_kl", "horizon"])
-def test_a_proportional_controller_needs_target_and_horizon(name: str) -> None:
-    with pytest.raises(ValidationError, match="needs target_kl and horizon"):
-        spec(**{**PROPORTIONAL, name: None})
+def test_a_proportional_controller_needs_a_horizon() -> None:
+    with pytest.raises(ValidationError, match="proportional needs horizon"):
+        spec(**{**PROPORTIONAL, "horizon": None})
+
+
+@pytest.mark.parametrize("kind", [k for k in ControllerKind if k.is_threshold])
+def test_a_threshold_rule_has_a_target_and_can_not_leave_beta_0(kind: ControllerKind) -> None:
+    assert kind.has_target
+    with pytest.raises(ValidationError, match="can't leave beta = 0"):
+        spec(beta=0, controller=kind.value, target_kl=0.1)
 
 
 def test_only_beta_0_does_without_a_penalty() -> None:
     assert spec(beta=0, penalty=None).penalty is None
     with pytest.raises(ValidationError, match="needed where beta is above 0"):
         spec(penalty=None)
-
-
-def test_one_penalty_is_paid_in_the_reward() -> None:
-    assert [penalty.in_reward for penalty in Penalty] == [True, False, False]

@@ -10,8 +10,8 @@ import pytest
 from optuna.trial import TrialState
 
 from kltune.metrics.record import RewardScale
+from kltune.spec.penalty import Penalty
 from kltune.spec.study import StudySpec
-from kltune.spec.trial import Penalty
 from kltune.study.ledger import Asked, Ledger
 from kltune.study.pruner import Standing
 from kltune.study.space import fixed_trials
@@ -20,7 +20,7 @@ from kltune.trial.outcome import STATE_OF, StopReason, TrialOutcome, Verdict
 from kltune.trial.outcome import TrialState as KltuneState
 from tests.fake_bank import small_spec
 
-SCALE = RewardScale(sigma=0.5, mean=0.0, num_groups=8, mean_tokens=20.0)
+SCALE = RewardScale(sigma=0.5, std=0.5, mean=0.0, num_groups=8, mean_tokens=20.0)
 
 
 def ledger_of(path: Path, spec: StudySpec) -> Ledger:

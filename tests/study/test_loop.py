@@ -22,7 +22,7 @@ from kltune.trial.outcome import StopReason, TrialOutcome
 from kltune.trial.record import TrialRecord, read_trials
 from tests.fake_bank import FakeBank, gold_at, kl_at, small_spec
 
-SCALE = RewardScale(sigma=0.5, mean=0.0, num_groups=8, mean_tokens=20.0)
+SCALE = RewardScale(sigma=0.5, std=0.5, mean=0.0, num_groups=8, mean_tokens=20.0)
 FIXED_BETA = {"search": {"beta": {"log": [0.001, 0.01]}}}
 """A search in which every trial reaches about 0.9 to 1 nats per token."""
 

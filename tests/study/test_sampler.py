@@ -44,6 +44,6 @@ def test_the_sampler_is_made_without_a_warning() -> None:
 
 def test_planned_trials_are_fixed_ones_then_settings_at_sobol_points() -> None:
     spec = small_spec(budget={"trials": 10}, baselines=["verl-ppo"])
-    planned = planned_trials(spec, RewardScale(0.5, 0.0, 8, 20.0))
+    planned = planned_trials(spec, RewardScale(0.5, 0.5, 0.0, 8, 20.0))
     assert [p.origin for p in planned] == ["baseline:verl-ppo", "sobol", "sobol", "sobol"]
     assert len({p.setting for p in planned}) == 4

@@ -10,12 +10,13 @@ from pydantic import ValidationError
 
 from kltune.errors import RunError
 from kltune.metrics.record import RewardScale
+from kltune.spec.penalty import Penalty
 from kltune.spec.search import SearchSpec
-from kltune.spec.trial import ControllerKind, Penalty, TrialSpec
+from kltune.spec.trial import ControllerKind, TrialSpec
 from kltune.study.space import drawing_order, fixed_trials, sobol_params, suggest, varying
 from tests.fake_bank import small_spec
 
-SCALE = RewardScale(sigma=0.5, mean=0.0, num_groups=8, mean_tokens=20.0)
+SCALE = RewardScale(sigma=0.5, std=0.5, mean=0.0, num_groups=8, mean_tokens=20.0)
 
 
 def drawn(spec, count: int = 40) -> list[tuple[TrialSpec, Mapping[str, object]]]:
@@ -164,7 +165,7 @@ def test_recipes_outside_the_choices_are_fixed_trials_too() -> None:
 def test_a_proxy_without_spread_or_a_missing_scale_is_one_clear_error() -> None:
     spec = small_spec(baselines=["deepseekmath"])
     with pytest.raises(RunError, match=r"baseline deepseekmath: sigma_R = 0\.0"):
-        fixed_trials(spec, RewardScale(0.0, 0.0, 8, 20.0))
+        fixed_trials(spec, RewardScale(0.0, 0.0, 0.0, 8, 20.0))
     with pytest.raises(RunError, match="scale under the reference first"):
         fixed_trials(spec, None)
 

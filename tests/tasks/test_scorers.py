@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -68,8 +69,6 @@ def test_numpy_scalars_arrays_and_tensors_become_plain_floats(result: Any) -> No
     ("result", "said"),
     [
         ([1.0], "returned 1 score(s) for 2 completion(s)"),
-        ([1.0, None], "returned None for completion 1 of 2 ('two')"),
-        ([float("nan"), 1.0], "returned nan for completion 0 of 2 ('one')"),
         ([1.0, np.float32("inf")], "returned a float32 (np.float32(inf)) for completion 1"),
         ([10**400, 1.0], "for completion 0 of 2"),
         (["1.0", 1.0], "returned a str ('1.0') for completion 0"),
@@ -88,7 +87,15 @@ def test_anything_but_a_finite_number_per_completion_is_an_error_that_says_so(
     message = str(caught.value)
     assert message.startswith("scorer mine.py:f returned")
     assert said in message
-    assert message.endswith("expected a list of 2 finite numbers, one per completion")
+    assert message.endswith(
+        "expected a list of 2 finite numbers, one per completion (None for one that can't be scored)"
+    )
+
+
+def test_none_and_nan_mean_that_a_completion_could_not_be_scored() -> None:
+    scores = function_scorer("s", returning([None, float("nan")]))(TWO)
+    assert len(scores) == 2
+    assert all(math.isnan(score) for score in scores)
 
 
 def test_what_a_scorer_raises_is_told_with_its_name() -> None:

@@ -86,7 +86,7 @@ def truncate(path: Path) -> None:
 
 def drop_key(path: Path) -> None:
     facts = json.loads(path.read_text(encoding="utf-8"))
-    del facts["beta"]
+    del facts["control"]
     path.write_text(json.dumps(facts), encoding="utf-8")
 
 
@@ -137,15 +137,62 @@ def test_a_damaged_checkpoint_is_a_run_error_that_names_it_and_changes_nothing(
 def test_a_checkpoint_of_another_schema_is_refused(saved: Path) -> None:
     facts = json.loads((saved / "slot.json").read_text(encoding="utf-8"))
     (saved / "slot.json").write_text(json.dumps({**facts, "schema": 99}), encoding="utf-8")
-    with pytest.raises(RunError, match="has schema 99, this version reads 1"):
+    with pytest.raises(RunError, match="has schema 99, this version reads 2"):
         tiny.bank(1).admit(0, 7, spec(), saved)
+
+
+def test_a_checkpoint_of_the_first_schema_goes_on(saved: Path) -> None:
+    facts = json.loads((saved / "slot.json").read_text(encoding="utf-8"))
+    control = facts.pop("control")
+    del facts["scores"]
+    old = {**facts, "schema": 1, "beta": control["beta"], "optimizer_steps": 2}
+    banks = [tiny.bank(1), tiny.bank(1)]
+    assert banks[0].admit(0, 7, spec(), saved) == 2
+    (saved / "slot.json").write_text(json.dumps(old), encoding="utf-8")
+    assert banks[1].admit(0, 7, spec(), saved) == 2
+    for one, two in zip(steps(banks[0], 3), steps(banks[1], 3), strict=True):
+        assert without_time(one) == without_time(two)
+
+
+def everything() -> dict[str, object]:
+    """A trainer whose slots have critics, moving references and running moments."""
+    return {
+        "algorithm": "ppo",
+        "epochs": 2,
+        "minibatches": 2,
+        "reward": {"normalize": "running"},
+        "reference": {"every": 2, "mixture": 0.5},
+    }
+
+
+def test_critics_moving_references_and_running_moments_go_on_bit_for_bit(tmp_path: Path) -> None:
+    undisturbed, other = tiny.bank(1, **everything()), tiny.bank(2, **everything())
+    undisturbed.admit(0, 7, spec(), None)
+    steps(undisturbed, 3)
+    undisturbed.save_checkpoint(0, tmp_path / "last")
+    assert other.admit(1, 7, spec(), tmp_path / "last") == 3
+    expected, got = steps(undisturbed, 3), steps(other, 3)
+    for one, two in zip(expected, got, strict=True):
+        assert without_time(two) == without_time(one)
+    one, two = undisturbed.parts, other.parts
+    for ours, theirs in zip(two.rows.of(1), one.rows.of(0), strict=True):
+        assert torch.equal(two.stack.flat_KP[ours], one.stack.flat_KP[theirs])
+    assert one.critic is not None
+    assert two.critic is not None
+    assert torch.equal(two.critic.head_KH[1], one.critic.head_KH[0])
+    assert one.critic.head_KH.any()
+
+
+def test_a_checkpoint_without_a_critic_does_not_start_one(saved: Path) -> None:
+    with pytest.raises(RunError, match=r"it holds adapter, .* this study needs adapter, critic"):
+        tiny.bank(1, algorithm="ppo").admit(0, 7, spec(), saved)
 
 
 def test_a_checkpoint_of_another_adapter_shape_is_refused(saved: Path) -> None:
     model = tiny.loaded()
     wider = tiny.MODEL.model_copy(update={"rank": 8})
     bank = Bank(model, tiny.task_data(model), tiny.settings(), wider, 1)
-    with pytest.raises(RunError, match="adapter parameters"):
+    with pytest.raises(RunError, match="adapter holds 3,712 numbers, this study's has 7,424"):
         bank.admit(0, 7, spec(), saved)
 
 

@@ -66,7 +66,7 @@ def test_kl_is_the_exact_kl_of_the_completions_by_independent_forwards() -> None
     bank, _, gold = two_trials()
     for m, samples in zip(bank.evaluate([0, 2]), gold.calls, strict=True):
         texts = Texts(bank.parts.stack.flat_KP[m.slot], bank.parts.stack, samples)
-        exact = texts.exact()
+        exact = texts.exact_by_text()
         now, ref = (t.detach() for t in texts.sampled())
         assert m.kl_seq == pytest.approx(sum(exact) / 8, rel=1e-5)
         assert m.kl_token == pytest.approx(sum(exact) / sum(texts.lengths), rel=1e-5)
@@ -181,7 +181,7 @@ def test_kept_samples_are_the_first_of_evenly_spread_prompts() -> None:
     bank, _, gold = two_trials()
     (metrics,) = bank.evaluate([0])
     shown = [gold.calls[0][0], gold.calls[0][4]]  # keep 2 of 4 prompts
-    exact = Texts(bank.parts.stack.flat_KP[0], bank.parts.stack, shown).exact()
+    exact = Texts(bank.parts.stack.flat_KP[0], bank.parts.stack, shown).exact_by_text()
     for kept, sample, kl_seq in zip(metrics.samples, shown, exact, strict=True):
         assert (kept.prompt_id, kept.prompt, kept.completion) == (
             sample.prompt.id,

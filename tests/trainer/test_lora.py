@@ -134,12 +134,49 @@ def test_gradients_add_up_until_they_are_zeroed() -> None:
     torch.testing.assert_close(view.grad_KP, 2 * once)
 
 
-def test_a_view_of_all_slots_in_order_is_the_storage_and_any_other_a_copy() -> None:
+@pytest.mark.parametrize("slots", [[0, 1, 2], [1, 2], [2]])
+def test_a_view_of_a_range_of_slots_is_the_storage_and_made_once(slots: list[int]) -> None:
     stack = filled(attach(body(), 3, RANK, ALPHA))
-    assert stack.view([0, 1, 2]).flat_KP.data_ptr() == stack.flat_KP.data_ptr()
-    part = stack.view([1, 2])
-    assert part.flat_KP.data_ptr() != stack.flat_KP[1].data_ptr()
-    assert torch.equal(part.flat_KP, stack.flat_KP[1:])
+    view = stack.view(slots)
+    assert view.flat_KP.data_ptr() == stack.flat_KP[slots[0]].data_ptr()
+    assert view.grad_KP.data_ptr() == stack.grad_KP[slots[0]].data_ptr()
+    assert view.num_slots == len(slots)
+    assert stack.view(slots) is view
+    before = stack.grad_KP.normal_().clone()
+    stack.collect(view, slots)
+    assert torch.equal(stack.grad_KP, before)
+
+
+@pytest.mark.parametrize("slots", [[0, 2], [2, 1], [1, 0, 2], [1, 1]])
+def test_a_view_of_any_other_choice_is_a_copy(slots: list[int]) -> None:
+    stack = filled(attach(body(), 3, RANK, ALPHA))
+    view = stack.view(slots)
+    assert torch.equal(view.flat_KP, stack.flat_KP[slots])
+    view.flat_KP.zero_()
+    assert stack.flat_KP.any(dim=1).all()
+
+
+def test_views_of_ranges_see_what_the_optimiser_wrote() -> None:
+    carrier = body()
+    stack = filled(attach(carrier, 3, RANK, ALPHA))
+    view = stack.view([1, 2])
+    filled(stack, scale=0.4)
+    with torch.no_grad(), stack.use(view):
+        got = carrier(ids(2)).last_hidden_state
+    for place, slot in enumerate([1, 2]):
+        alone = materialised(body(), stack, slot)(ids(2)[place : place + 1]).last_hidden_state
+        torch.testing.assert_close(got[place : place + 1], alone, rtol=1e-5, atol=5e-6)
+
+
+def test_a_row_is_copied_whole_or_mixed_in() -> None:
+    stack = filled(attach(body(), 3, RANK, ALPHA))
+    before = stack.flat_KP.clone()
+    stack.copy_row(0, 2, mixture=0.25)
+    torch.testing.assert_close(stack.flat_KP[2], 0.25 * before[0] + 0.75 * before[2])
+    assert torch.equal(stack.flat_KP[:2], before[:2])
+    stack.flat_KP[1] = torch.nan
+    stack.copy_row(0, 1)
+    assert torch.equal(stack.flat_KP[1], before[0])
 
 
 def test_an_adapters_start_depends_on_the_seed_and_not_on_the_slot() -> None:

@@ -60,6 +60,87 @@ def test_every_slot_equals_torchs_adamw_alone_over_20_steps_and_a_refill() -> No
     assert stacked.num_steps_K == [20, 13, 20]
 
 
+def test_idle_steps_skipped_gradients_and_refills_leave_every_slot_equal_to_torchs_alone() -> None:
+    generator = torch.Generator().manual_seed(1)
+    num_slots = 3
+
+    def draw(*size: int) -> torch.Tensor:
+        return torch.randn(*size, generator=generator)
+
+    def setting() -> AdamWSettings:
+        rate, decay, norm = torch.rand(3, generator=generator).tolist()
+        return AdamWSettings(10 ** (-1 - 2 * rate), 0.2 * decay, 10 ** (2 * norm - 1))
+
+    weights = draw(num_slots, NUM_PARAMETERS)
+    settings = [setting() for _ in range(num_slots)]
+    alone = [Alone(weights[k], settings[k]) for k in range(num_slots)]
+    stacked = StackedAdamW(num_slots, NUM_PARAMETERS, torch.device("cpu"))
+    events = torch.randint(0, 10, (60, num_slots), generator=generator).tolist()
+    seen = {"idle": 0, "refill": 0, "skip": 0, "zero": 0}
+    for step, of_slots in enumerate(events):
+        for k, event in enumerate(of_slots):
+            name = {0: "idle", 1: "refill", 2: "skip", 3: "zero"}.get(event, "step")
+            seen[name] = seen.get(name, 0) + 1
+            grad = draw(NUM_PARAMETERS)
+            if name == "refill":
+                settings[k], weights[k] = setting(), draw(NUM_PARAMETERS)
+                alone[k] = Alone(weights[k], settings[k])
+                stacked.reset(k)
+            elif name == "skip":
+                grad[5] = math.nan
+                stacked.step(k, weights[k], grad, settings[k])  # torch alone: no step
+            elif name != "idle":
+                grad = torch.zeros_like(grad) if name == "zero" else grad
+                stacked.step(k, weights[k], grad, settings[k])
+                alone[k].step(grad)
+        for k in range(num_slots):
+            assert_equal(stacked, k, weights[k], alone[k], step)
+    assert min(seen.values()) >= 3, "the schedule reaches every event several times"
+
+
+def assert_equal(
+    stacked: StackedAdamW, slot: int, weights: torch.Tensor, alone: Alone, step: int
+) -> None:
+    """Weights, both moments and the step count."""
+    state = alone.optimizer.state[alone.weights]
+    steps = int(state["step"]) if state else 0
+    assert stacked.num_steps_K[slot] == steps, (step, slot)
+    zero = torch.zeros_like(weights)
+    pairs = [
+        (weights, alone.weights.detach()),
+        (stacked.exp_avg_KP[slot], state.get("exp_avg", zero)),
+        (stacked.exp_avg_sq_KP[slot], state.get("exp_avg_sq", zero)),
+    ]
+    for ours, theirs in pairs:
+        assert float((ours - theirs).norm()) <= 3e-7 * float(theirs.norm()), (step, slot)
+
+
+def test_parts_of_a_gradient_with_their_common_norm_equal_torchs_adamw_of_the_whole() -> None:
+    generator = torch.Generator().manual_seed(2)
+    settings = AdamWSettings(1e-2, 0.1, 0.5)
+    whole = torch.randn(NUM_PARAMETERS, generator=generator)
+    alone, cut = Alone(whole, settings), 30
+    parts = [whole[:cut].clone(), whole[cut:].clone()]
+    stacks = [StackedAdamW(2, part.numel(), torch.device("cpu")) for part in parts]
+    for _ in range(5):
+        grads = torch.randn(NUM_PARAMETERS, generator=generator).split([cut, NUM_PARAMETERS - cut])
+        norm = math.hypot(*(float(grad.norm()) for grad in grads))
+        assert norm > settings.max_grad_norm
+        for stack, part, grad in zip(stacks, parts, grads, strict=True):
+            assert stack.step(1, part, grad, settings, norm) == norm
+        alone.step(torch.cat(grads))
+        torch.testing.assert_close(torch.cat(parts), alone.weights.detach(), rtol=1e-6, atol=1e-7)
+
+
+def test_a_non_finite_common_norm_stops_the_finite_part_too() -> None:
+    stacked, weights = StackedAdamW(1, 4, torch.device("cpu")), torch.ones(4)
+    norm = stacked.step(0, weights, torch.ones(4), AdamWSettings(1e-2, 0.1, 1.0), math.inf)
+    assert norm == math.inf
+    assert torch.equal(weights, torch.ones(4))
+    assert stacked.num_steps_K == [0]
+    assert not stacked.exp_avg_KP.any()
+
+
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 def test_a_non_finite_gradient_changes_nothing(bad: float) -> None:
     stacked = StackedAdamW(2, 4, torch.device("cpu"))

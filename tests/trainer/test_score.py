@@ -52,7 +52,10 @@ def refusing(_samples: Sequence[Sample]) -> Sequence[float]:
         (lambda _: [1.0, 2.0], "scorer mine returned 2 scores for 3 completions"),
         (lambda _: [1.0, 2.0, 3.0, 4.0], "scorer mine returned 4 scores for 3 completions"),
         (lambda _: [], "scorer mine returned 0 scores for 3 completions"),
-        (lambda _: [1.0, math.nan, 3.0], "scorer mine returned nan for 'w1' (prompt 'p1')"),
+        (
+            lambda _: [1.0, math.nan, 3.0],
+            "scorer mine returned no score (None or NaN) for 'w1' (prompt 'p1')",
+        ),
         (lambda _: [1.0, 2.0, -math.inf], "scorer mine returned -inf for 'w2' (prompt 'p2')"),
         (
             lambda _: [1.0, "good", 3.0],
@@ -68,6 +71,16 @@ def test_a_scorers_fault_names_the_slot_the_scorer_and_what_it_did(
     assert caught.value.slots == (5,)
     assert str(caught.value) == message
     assert not caught.value.is_retried
+
+
+def test_a_proxy_may_leave_completions_unscored_but_not_all_and_never_by_infinity() -> None:
+    scores = score_samples(Scripted(lambda _: [1.0, None, math.nan]), SAMPLES, 0, may_skip=True)  # pyright: ignore[reportArgumentType]
+    assert scores[0] == 1.0
+    assert all(math.isnan(score) for score in scores[1:])
+    with pytest.raises(TrialFault, match="scorer mine could score none of 3 completions"):
+        score_samples(Scripted(lambda _: [math.nan] * 3), SAMPLES, 0, may_skip=True)
+    with pytest.raises(TrialFault, match="scorer mine returned inf for 'w2'"):
+        score_samples(Scripted(lambda _: [0.0, 0.0, math.inf]), SAMPLES, 0, may_skip=True)
 
 
 @pytest.mark.parametrize("wrong", [None, 3.0])

@@ -7,38 +7,45 @@ import math
 import pytest
 import torch
 
-from kltune.trainer.logprobs import Logprobs
-from kltune.trainer.step_metrics import count_nonfinite, exact_kl, shared_seconds
+from kltune.trainer.batch import Measured
+from kltune.trainer.head import Head
+from kltune.trainer.logprobs import Hidden, Logprobs
+from kltune.trainer.step_metrics import count_nonfinite, per_unit, shared_seconds
 
 MASK = torch.tensor([[[1, 1, 1], [1, 0, 0]], [[1, 1, 0], [1, 1, 0]]]).bool()
+NUMBERS = ("policy_KNT", "reference_KNT", "exact_kl_KNT", "forward_kl_KNT", "entropy_KNT")
 
 
-def logprobs(exact: list[list[float]], policy: float = -1.0) -> Logprobs:
-    """Slot 0 has ``exact``; slot 1 is broken everywhere."""
-    good = torch.tensor(exact)
-    bad = torch.full_like(good, math.nan)
-    both = torch.stack([good, bad])
-    return Logprobs(torch.full_like(both, policy), torch.full_like(both, -1.0), both, both)
+def measured(start_kl_KNT: torch.Tensor | None = None, **columns: torch.Tensor) -> Measured:
+    """Zeros, but for what is given."""
+    fine = torch.zeros(1, 2, 3)
+    fields = {name: columns.get(name, fine) for name in NUMBERS}
+    logprobs = Logprobs(**fields, top_k_KNT=None, in_top_k_KNT=None)
+    hidden = Hidden(torch.zeros(1, 2, 3, 4), Head(torch.zeros(5, 4), None))
+    kl_KNT = logprobs.exact_kl_KNT if start_kl_KNT is None else start_kl_KNT
+    return Measured(logprobs, hidden, kl_KNT, None)
 
 
-def test_exact_kl_is_nats_per_token_and_nats_per_sequence_of_one_slot() -> None:
-    result = logprobs([[0.1, 0.2, 0.3], [0.4, 9.0, 9.0]])
-    assert exact_kl(result, MASK, 0) == pytest.approx((0.25, 0.5), rel=1e-6)
+def test_a_kl_is_nats_per_token_and_nats_per_sequence_of_one_slot() -> None:
+    exact_NT = torch.tensor([[0.1, 0.2, 0.3], [0.4, 9.0, 9.0]])
+    assert per_unit(exact_NT, MASK[0]) == pytest.approx((0.25, 0.5), rel=1e-6)  # field case A22
 
 
 def test_only_valid_tokens_of_the_slot_are_counted_as_broken() -> None:
-    result = logprobs([[0.1, math.nan, math.inf], [0.4, math.nan, math.nan]])
+    good = torch.tensor([[0.1, math.nan, math.inf], [0.4, math.nan, math.nan]])
+    both = torch.stack([good, torch.full_like(good, math.nan)])
+    fine = torch.zeros_like(both)
+    columns = dict.fromkeys(NUMBERS, fine) | {"exact_kl_KNT": both}
+    result = measured(**columns)
     assert count_nonfinite(result, MASK, 0) == 2
     assert count_nonfinite(result, MASK, 1) == 4
-    assert count_nonfinite(logprobs([[0.0] * 3, [0.0, math.nan, 0.0]]), MASK, 0) == 0
 
 
-@pytest.mark.parametrize("broken", ["policy_KNT", "reference_KNT", "exact_kl_KNT"])
+@pytest.mark.parametrize("broken", ["policy_KNT", "reference_KNT", "exact_kl_KNT", "start_kl_KNT"])
 def test_a_token_is_broken_by_any_of_its_numbers(broken: str) -> None:
-    fine = torch.zeros(1, 2, 3)
-    fields = {name: fine.clone() for name in Logprobs.__dataclass_fields__}
-    fields[broken][0, 1, 0] = -math.inf
-    assert count_nonfinite(Logprobs(**fields), MASK[:1], 0) == 1
+    bad = torch.zeros(1, 2, 3)
+    bad[0, 1, 0] = -math.inf
+    assert count_nonfinite(measured(**{broken: bad}), MASK[:1], 0) == 1
 
 
 def test_seconds_of_each_phase_are_shared_by_the_slots() -> None:

@@ -9,7 +9,8 @@ import pytest
 from kltune.metrics.jsonl import read_json, read_rows
 from kltune.metrics.names import METRICS
 from kltune.metrics.record import EvalMetrics, EvalSample, StepMetrics
-from kltune.spec.trial import BetaUnit, KLUnit, Penalty, TrialSpec
+from kltune.spec.penalty import Penalty
+from kltune.spec.trial import BetaUnit, KLUnit, TrialSpec
 from kltune.trial.folder import TrialFolder
 from kltune.trial.outcome import StopReason, TrialOutcome, Verdict
 

@@ -6,7 +6,8 @@ import pytest
 
 from kltune.errors import StudyError
 from kltune.metrics.record import EvalMetrics, EvalSample, StepMetrics
-from kltune.spec.trial import BetaUnit, KLUnit, Penalty, TrialSpec
+from kltune.spec.penalty import Penalty
+from kltune.spec.trial import BetaUnit, KLUnit, TrialSpec
 from kltune.trial.folder import TrialFolder
 from kltune.trial.outcome import StopReason, TrialOutcome, Verdict
 from kltune.trial.record import read_samples, read_trial, read_trials

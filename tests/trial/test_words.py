@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from kltune.spec.trial import BetaUnit, ControllerKind, KLUnit, Penalty, TrialSpec
+from kltune.spec.penalty import Penalty
+from kltune.spec.trial import BetaUnit, ControllerKind, KLUnit, TrialSpec
 from kltune.trial.words import both_units, duration, number, score, setting_long, setting_short
 
 
@@ -71,3 +72,45 @@ def test_beta_zero_names_no_penalty() -> None:
     setting = TrialSpec(beta=0, learning_rate=1e-3)
     assert setting_short(setting, KLUnit.TOKEN) == "no KL (beta 0)"
     assert "no KL penalty" in setting_long(setting, BetaUnit.REWARD, KLUnit.TOKEN)
+
+
+@pytest.mark.parametrize(
+    ("kind", "target", "short", "long"),
+    [
+        ("fixed", None, "", ", fixed"),
+        ("schedule", None, " schedule", ", schedule"),
+        (
+            "threshold-1.5x",
+            0.05,
+            " → 0.05/tok threshold-1.5x",
+            ", threshold-1.5x to target 0.05 nats/token",
+        ),
+        (
+            "threshold",
+            None,
+            " → measured threshold",
+            ", threshold to a target measured in the warm-up",
+        ),
+        (
+            "proportional",
+            None,
+            " → measured h 640",
+            ", proportional to a target measured in the warm-up with horizon 640 sequences",
+        ),
+    ],
+)
+def test_every_controller_is_named_with_its_target(
+    kind: str, target: float | None, short: str, long: str
+) -> None:
+    setting = TrialSpec(
+        beta=0.12,
+        penalty=Penalty.K2_LOSS,
+        controller=ControllerKind(kind),
+        target_kl=target,
+        horizon=640 if kind == "proportional" else None,
+        learning_rate=1e-3,
+    )
+    assert setting_short(setting, KLUnit.TOKEN) == f"k2-loss 0.12{short}"
+    assert setting_long(setting, BetaUnit.NATIVE, KLUnit.TOKEN) == (
+        f"k2-loss, beta 0.12 native coefficient{long}, learning rate 0.001"
+    )

@@ -1,0 +1,1 @@
+"""What a pair of policies says about KL penalties: numbers of sampled blocks in, verdicts and a table out."""

@@ -1,0 +1,58 @@
+"""A spec in; out: warnings, one sentence each, for what would run but is probably not meant.
+
+Arithmetic alone: no file, no model.
+"""
+
+from __future__ import annotations
+
+from kltune.spec.controller_doubts import controller_doubts
+from kltune.spec.problems import Problem
+from kltune.spec.study import StudySpec
+from kltune.spec.trial import KLUnit
+
+_HIGH_PER_TOKEN = 2.0
+"""Nats per token that no useful policy reaches: most text has less entropy than that."""
+
+
+def find_doubts(spec: StudySpec) -> list[str]:
+    """What would run but is probably not meant, one sentence each, the field first."""
+    return [
+        str(doubt) for doubt in (*controller_doubts(spec), *_kl_doubts(spec), *_step_doubts(spec))
+    ]
+
+
+def _kl_doubts(spec: StudySpec) -> list[Problem]:
+    doubts: list[Problem] = []
+    unit = f"nats per {spec.kl_unit.value}"
+    guard, limit, target = spec.kl_guard, spec.objective.kl_limit, spec.search.target_kl
+    if guard is not None and limit is not None and guard.limit < limit:
+        text = (
+            f"{guard.limit:g} {unit} stops trials below objective.kl_limit ({limit:g}), so that limit "
+            "hardly ever decides"
+        )
+        doubts.append(Problem("guards.kl.limit", text))
+    if guard is not None and guard.patience >= spec.trainer.steps:
+        text = f"{guard.patience} steps can't pass in a trial of {spec.trainer.steps}: it never stops one"
+        doubts.append(Problem("guards.kl.patience", text))
+    highest = None if target is None else target.largest()
+    if guard is not None and highest is not None:
+        highest *= max(factor for _, factor in spec.control.targets)
+        if highest >= guard.limit:
+            text = (
+                f"up to {highest:g} {unit}, while guards.kl.limit stops a trial at {guard.limit:g}"
+            )
+            doubts.append(Problem("search.target_kl", text))
+    if limit is not None and spec.kl_unit is KLUnit.TOKEN and limit > _HIGH_PER_TOKEN:
+        text = (
+            f"{limit:g} nats per token is {limit * spec.trainer.max_new_tokens:,g} nats over "
+            f"{spec.trainer.max_new_tokens} tokens; if nats per sequence are meant, set kl_unit: sequence"
+        )
+        doubts.append(Problem("objective.kl_limit", text))
+    return doubts
+
+
+def _step_doubts(spec: StudySpec) -> list[Problem]:
+    if spec.evaluate.every < spec.trainer.steps:
+        return []
+    text = f"{spec.evaluate.every} of {spec.trainer.steps} steps: gold is seen at the start and the end only"
+    return [Problem("evaluate.every", text)]

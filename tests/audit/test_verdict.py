@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from kltune.audit.gram import GramStream
+from kltune.audit.statistics import Alignment, Estimate, align
+from kltune.audit.verdict import Kind, Verdict, judge
+from kltune.spec.penalty import Penalty
+
+TRUE = [0.3719, -0.0153, -0.1724, -0.1843]
+
+# Expected gradients of kl-reference.md §1.2 with respect to the logits, one token, on policy.
+TOY = {
+    Penalty.K1_REWARD: TRUE,
+    Penalty.K2_LOSS: TRUE,
+    Penalty.K1_LOSS: [0.0, 0.0, 0.0, 0.0],
+    Penalty.K3_LOSS: [0.3, 0.1, -0.1, -0.3],
+    Penalty.ABS_LOSS: [0.24, 0.18, -0.28, -0.14],
+    Penalty.K3_REWARD: [0.0719, -0.1153, -0.0724, 0.1157],
+    Penalty.K2_REWARD: [0.1757, -0.1318, -0.0879, 0.0439],
+}
+
+
+def enumerated(
+    gradient: list[float], full: list[float], local: list[float]
+) -> tuple[Alignment, Alignment]:
+    stream = GramStream(1, is_exact=True)
+    stream.add({"g": np.array(gradient), "full": np.array(full), "local": np.array(local)})
+    gram = stream.finish()
+    return align(gram, "g", "full"), align(gram, "g", "local")
+
+
+def verdict(
+    penalty: Penalty, gradient: list[float], full: list[float], local: list[float]
+) -> Verdict:
+    return judge(penalty, *enumerated(gradient, full, local))
+
+
+@pytest.mark.parametrize(
+    ("penalty", "kind", "words"),
+    [
+        (Penalty.K1_REWARD, Kind.FULL, "as good as exact"),
+        (Penalty.K2_LOSS, Kind.LOCAL, "the part it misses is small here (below 5 %)"),
+        (Penalty.K1_LOSS, Kind.NOISE, "no pull: noise only"),
+        (Penalty.K3_LOSS, Kind.ELSEWHERE, "points elsewhere: forward KL, token-local"),
+        (Penalty.ABS_LOSS, Kind.ELSEWHERE, "points elsewhere: total variation, token-local"),
+        (Penalty.K3_REWARD, Kind.ELSEWHERE, "points elsewhere: reverse - forward KL"),
+        (Penalty.K2_REWARD, Kind.ELSEWHERE, "points elsewhere: no divergence's gradient"),
+    ],
+)
+def test_the_toy_of_one_token(penalty: Penalty, kind: Kind, words: str) -> None:
+    found = verdict(penalty, TOY[penalty], TRUE, TRUE)
+    assert found.kind is kind
+    assert words in found.text
+
+
+def test_the_binary_toy_shows_k3_in_the_reward_pushing_away() -> None:
+    # p = (.8, .2), reference (.5, .5): d k3-reward / dp has the other sign (kl-reference.md §1.2).
+    found = verdict(Penalty.K3_REWARD, [-0.0776], [0.2218], [0.2218])
+    assert found == Verdict(Kind.AWAY, "pushes away from the reference")
+
+
+def test_a_token_local_penalty_says_what_it_misses() -> None:
+    found = verdict(Penalty.K2_LOSS, [0.8, 0.0], [0.8, 0.6], [0.8, 0.0])
+    assert found == Verdict(Kind.LOCAL, "token-local: misses 60 % of the sequence gradient here")
+
+
+def test_measurement_beats_theory() -> None:
+    # k1 in the reward with a length-mean credit, say, has no sequence gradient whatever its name.
+    found = verdict(Penalty.K1_REWARD, [0.8, 0.0], [0.8, 0.6], [0.8, 0.0])
+    assert found.kind is Kind.LOCAL
+    found = verdict(Penalty.K2_LOSS, [0.8, 0.6], [0.8, 0.6], [0.8, 0.0])
+    assert found.kind is Kind.FULL
+    found = verdict(Penalty.K1_REWARD, [0.0, 2.0], [0.8, 0.6], [0.8, 0.0])
+    assert found.kind is Kind.ELSEWHERE
+
+
+def test_the_right_direction_with_the_wrong_length_is_not_the_same() -> None:
+    found = verdict(Penalty.K1_REWARD, [1.6, 1.2], [0.8, 0.6], [0.8, 0.0])
+    assert found.kind is Kind.ELSEWHERE
+
+
+def sampled(cosine: float, ratio: float, distance: float, se: float) -> Alignment:
+    return Alignment(
+        Estimate(cosine, se), Estimate(ratio, se), ratio + 2 * se, Estimate(distance, se)
+    )
+
+
+def test_no_clear_difference_is_a_verdict_only_where_a_large_one_would_have_shown() -> None:
+    sharp, dull = sampled(0.97, 1.0, 0.05, 0.03), sampled(0.8, 1.1, 0.3, 0.4)
+    elsewhere = sampled(0.5, 1.0, 1.0, 0.05)
+    found = judge(Penalty.K1_REWARD, sharp, elsewhere)
+    assert (found.kind, found.text) == (
+        Kind.FULL,
+        "the sequence KL's gradient, as good as exact (difference below 33 %)",
+    )
+    found = judge(Penalty.K1_REWARD, dull, elsewhere)
+    assert found.kind is Kind.UNKNOWN
+    assert "can't be told with these samples" in found.text
+
+
+def test_a_cosine_that_is_below_zero_by_chance_is_no_accusation() -> None:
+    vague, sharp = sampled(-0.2, 0.5, 1.4, 0.3), sampled(-0.2, 0.5, 1.4, 0.05)
+    found = judge(Penalty.K1_REWARD, vague, vague)
+    assert found.kind is Kind.ELSEWHERE
+    assert "not the reverse KL of the whole sequence of theory" in found.text
+    assert judge(Penalty.K3_REWARD, sharp, sharp).kind is Kind.AWAY
+
+
+def test_without_a_reference_gradient_nothing_is_said() -> None:
+    nothing = Alignment(None, None, None, None)
+    found = judge(Penalty.K2_LOSS, nothing, nothing)
+    assert found.kind is Kind.UNKNOWN
+    assert "not clearly above 0" in found.text
+
+
+def test_noise_names_how_long_it_can_be_at_most() -> None:
+    noise = Alignment(None, None, 0.12, Estimate(1.0, 0.1))
+    found = judge(Penalty.K1_LOSS, noise, noise)
+    assert found == Verdict(Kind.NOISE, "no pull: noise only (below 12 % of the sequence gradient)")
+
+
+def test_where_both_references_fit_theory_decides_and_else_the_nearer() -> None:
+    near, far = sampled(0.99, 1.0, 0.01, 0.02), sampled(0.99, 1.0, 0.02, 0.02)
+    assert judge(Penalty.K1_REWARD, far, near).kind is Kind.FULL
+    assert judge(Penalty.K2_LOSS, near, far).kind is Kind.LOCAL
+    assert judge(Penalty.K3_LOSS, near, far).kind is Kind.FULL
+    assert judge(Penalty.K3_LOSS, far, near).kind is Kind.LOCAL
+
+
+def test_a_gradient_that_could_still_be_long_is_not_called_noise() -> None:
+    vague = Alignment(None, None, 0.51, Estimate(1.0, 0.1))
+    found = judge(Penalty.K2_REWARD, vague, vague)
+    assert found.kind is Kind.UNKNOWN
+    assert "can't be told with these samples: not clearly above 0, below 51 %" in found.text

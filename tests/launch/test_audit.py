@@ -1,0 +1,114 @@
+"""What ``kltune audit`` refuses, and what it leaves behind; the models are faked here."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import fake_audit
+import numpy as np
+import pytest
+from spec_files import minimal, write
+
+from kltune.errors import ExitCode, SpecError
+from kltune.launch.audit import AuditRequest, Kind, Subject, run_audit
+
+
+def fake_subject(request: AuditRequest, kind: Kind) -> Subject:
+    draw = np.random.default_rng(0)
+    blocks = [
+        fake_audit.FakeBlock(draw.choice(4, size=32, p=fake_audit.POLICY_P), np.arange(32) // 4 + i)
+        for i in range(8)
+    ]
+    return Subject("small", fake_audit.question(8, policy=kind), iter(blocks))
+
+
+def study(folder: Path) -> Path:
+    (folder / "trials" / "00003").mkdir(parents=True)
+    (folder / "trials" / "00011").mkdir()
+    (folder / "resolved.json").write_text("{}", encoding="utf-8")
+    return folder
+
+
+def model(folder: Path) -> Path:
+    folder.mkdir()
+    (folder / "config.json").write_text("{}", encoding="utf-8")
+    return folder
+
+
+def test_json_goes_to_stdout_and_files_to_the_folder(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    request = AuditRequest(write(tmp_path, minimal()), out=tmp_path / "out", as_json=True)
+    assert run_audit(request, fake_subject) is ExitCode.DONE
+    shown = capfd.readouterr()
+    facts = json.loads(shown.out, parse_constant=pytest.fail)
+    assert facts["schema"] == 1
+    assert facts["pair"]["policy"] == "spec"
+    assert json.loads((tmp_path / "out" / "audit.json").read_text(encoding="utf-8")) == facts
+    assert (tmp_path / "out" / "audit.png").read_bytes().startswith(b"\x89PNG")
+    assert "probed 8 of 8 blocks" in shown.err
+
+
+def test_without_json_stdout_is_the_table(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run_audit(AuditRequest(write(tmp_path, minimal())), fake_subject) is ExitCode.DONE
+    shown = capfd.readouterr()
+    assert "k1-reward" in shown.out
+    assert "nats/token" in shown.out
+    assert (tmp_path / "audits" / "small" / "audit.png").is_file()
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"trial": 3}, "--trial: only with a study folder"),
+        ({"checkpoint": "last"}, "--checkpoint: only with a study folder"),
+        ({"reference": Path("x")}, "--reference: only with a model folder"),
+    ],
+)
+def test_flags_that_do_not_fit_a_spec_are_refused(
+    tmp_path: Path, fields: dict[str, object], told: str
+) -> None:
+    with pytest.raises(SpecError, match=told):
+        AuditRequest(write(tmp_path, minimal()), **fields).kind()  # type: ignore[arg-type]
+
+
+def test_a_study_needs_a_trial_and_says_which_it_has(tmp_path: Path) -> None:
+    folder = study(tmp_path / "study")
+    with pytest.raises(SpecError, match="It has: 3, 11"):
+        AuditRequest(folder).kind()
+    assert AuditRequest(folder, trial=3).kind() == "trial"
+    with pytest.raises(SpecError, match="--steps: only with a spec"):
+        AuditRequest(folder, trial=3, steps=5).kind()
+
+
+def test_a_model_needs_a_reference_and_prompts_and_both_are_told_at_once(tmp_path: Path) -> None:
+    folder = model(tmp_path / "a")
+    with pytest.raises(SpecError, match=r"--reference: .*; --prompts: "):
+        AuditRequest(folder).kind()
+    both = AuditRequest(folder, reference=tmp_path, prompts=tmp_path / "p.txt")
+    assert both.kind() == "models"
+
+
+def test_what_is_none_of_these_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="no such file or folder"):
+        AuditRequest(tmp_path / "gone.yaml").kind()
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(SpecError, match="can't be audited"):
+        AuditRequest(tmp_path / "empty").kind()
+
+
+def test_a_bad_spec_is_refused_before_anything_is_loaded(tmp_path: Path) -> None:
+    path = write(tmp_path, {**minimal(), "budget": {"trials": 0}})
+
+    def never(request: AuditRequest, kind: Kind) -> Subject:
+        raise AssertionError
+
+    with pytest.raises(SpecError, match=r"budget\.trials"):
+        run_audit(AuditRequest(path), never)
+    gone = write(tmp_path, {**minimal(), "model": {"base": "./gone"}})
+    with pytest.raises(SpecError, match=r"model\.base"):
+        run_audit(AuditRequest(gone), never)

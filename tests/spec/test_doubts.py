@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from spec_files import adaptive, minimal, write
+
+from kltune.spec.doubts import find_doubts
+from kltune.spec.load import load_spec
+
+
+def doubts(folder: Path, spec: dict[str, Any]) -> list[str]:
+    return find_doubts(load_spec(write(folder, spec)).spec)
+
+
+def test_limits_that_contradict_each_other_are_doubted(tmp_path: Path) -> None:
+    spec = adaptive()
+    spec["objective"] = {"kl_limit": 0.5}
+    spec["guards"] = {"kl": {"limit": 0.1, "patience": 20}}
+    fields = [told.split(":")[0] for told in doubts(tmp_path, spec)]
+    assert fields == ["guards.kl.limit", "guards.kl.patience", "search.target_kl"]
+
+
+def test_a_limit_in_the_wrong_unit_is_doubted(tmp_path: Path) -> None:
+    spec = {**minimal(), "objective": {"kl_limit": 6}}
+    (told,) = doubts(tmp_path, spec)
+    assert told == (
+        "objective.kl_limit: 6 nats per token is 192 nats over 32 tokens; "
+        "if nats per sequence are meant, set kl_unit: sequence"
+    )
+    assert doubts(tmp_path, {**spec, "kl_unit": "sequence"}) == []
+
+
+def test_a_trial_that_is_judged_only_at_its_ends_is_doubted(tmp_path: Path) -> None:
+    (told,) = doubts(tmp_path, {**minimal(), "evaluate": {"every": 20}})
+    assert told.startswith("evaluate.every: 20 of 20 steps")
+
+
+def test_a_stage_that_lifts_the_target_over_the_guard_is_doubted(tmp_path: Path) -> None:
+    spec = {**adaptive(), "guards": {"kl": {"limit": 0.3}}}
+    assert doubts(tmp_path, spec) == []
+    spec["control"] = {"targets": [[0, 3], [0.5, 1]]}
+    (told,) = doubts(tmp_path, spec)
+    assert told.startswith("search.target_kl: up to 0.3 nats per token, while guards.kl.limit")
+
+
+def test_doubts_about_controllers_come_with_the_others(tmp_path: Path) -> None:
+    spec = {**adaptive(), "evaluate": {"every": 20}}
+    spec["search"]["horizon"] = 10_000
+    fields = [told.split(":")[0] for told in doubts(tmp_path, spec)]
+    assert fields == ["search.horizon", "evaluate.every"]
