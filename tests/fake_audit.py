@@ -34,7 +34,7 @@ GRADIENTS = {
 def gram(noise: float, blocks: int = 24, seed: int = 0) -> Gram:
     """Products of ``blocks`` noisy gradients; without noise: enumerated."""
     draw = np.random.default_rng(seed)
-    stream = GramStream(blocks, is_exact=noise == 0)
+    stream = GramStream(blocks, ("sequence-full", "token-local"), is_exact=noise == 0)
     for _ in range(blocks):
         common = noise * draw.normal(size=6)
         rows = {

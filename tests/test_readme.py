@@ -37,14 +37,26 @@ def with_help(readme: str) -> str:
 
 def test_help_texts_are_those_of_the_commands() -> None:
     readme = README.read_text(encoding="utf-8")
-    assert len(BLOCK.findall(readme)) == 3
+    assert len(BLOCK.findall(readme)) == 4
     if os.environ.get("KLTUNE_WRITE_DOCS"):
         README.write_text(with_help(readme), encoding="utf-8")
     assert README.read_text(encoding="utf-8") == with_help(readme), "run `make docs`"
 
 
 @pytest.mark.parametrize(
-    "command", ["kltune", "kltune sweep", "kltune report", "kltune task", "kltune task rebuild"]
+    "command",
+    [
+        "kltune",
+        "kltune sweep",
+        "kltune report",
+        "kltune explain",
+        "kltune explain kl",
+        "kltune explain estimators",
+        "kltune explain controller",
+        "kltune explain units",
+        "kltune task",
+        "kltune task rebuild",
+    ],
 )
 def test_each_help_fits_a_screen_and_shows_an_example(command: str) -> None:
     lines = help_text(command).splitlines()

@@ -95,7 +95,7 @@ def gather(
 ) -> AuditResult:
     """Judge every penalty that the blocks have a gradient of; ``on_block`` hears how many are done."""
     start = time.perf_counter()
-    stream = GramStream(question.num_blocks, is_exact=question.is_enumerated)
+    stream = GramStream(question.num_blocks, (FULL, LOCAL), is_exact=question.is_enumerated)
     rows: list[Block] = []
     num_parameters = 0
     for done, block in enumerate(blocks, start=1):

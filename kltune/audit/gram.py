@@ -1,11 +1,11 @@
 """Gradients of independent blocks in, one at a time; their inner products out, with memory bounded.
 
-Shapes: Q named gradients, P parameters, F folds (sums of neighbouring blocks).
+Shapes: Q named gradients, R of them references, P parameters, F folds (sums of neighbouring blocks).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,33 +25,51 @@ _CHUNK = 8192
 
 @dataclass(frozen=True, slots=True)
 class Gram:
-    """Inner products of fold sums."""
+    """Inner products of fold sums: of every gradient with itself and with the references."""
 
     names: tuple[str, ...]
-    products_FFQQ: Floats
-    """``[f, h, p, q]``: sum of gradient p over fold f times sum of gradient q over fold h."""
+    references: tuple[str, ...]
+    own_FFQ: Floats
+    """``[f, h, q]``: gradient q of fold f times gradient q of fold h."""
+    cross_FFRQ: Floats
+    """``[f, h, r, q]``: reference r of fold f times gradient q of fold h."""
     counts_F: NDArray[np.int64]
     """Blocks per fold."""
     is_exact: bool = False
     """The blocks are the whole distribution (enumerated), not samples of it."""
 
     def pair(self, first: str, second: str) -> Floats:
-        """``[F, F]`` products of two gradients."""
-        return self.products_FFQQ[:, :, self.names.index(first), self.names.index(second)]
+        """``[f, h]``: ``first`` of fold f times ``second`` of fold h; the same one twice, or one a reference."""
+        if first == second:
+            return self.own_FFQ[:, :, self.names.index(first)]
+        if second not in self.references:
+            return self.pair(second, first).T
+        row = self.references.index(second)
+        return self.cross_FFRQ[:, :, row, self.names.index(first)].T
 
 
 class GramStream:
     """Takes block after block and keeps fold sums and their products."""
 
     def __init__(
-        self, num_blocks: int, *, is_exact: bool = False, max_bytes: int = MAX_BYTES
+        self,
+        num_blocks: int,
+        references: Sequence[str],
+        *,
+        is_exact: bool = False,
+        max_bytes: int = MAX_BYTES,
     ) -> None:
-        """``num_blocks``: how many will come. ``is_exact``: they add up to the whole distribution."""
-        self._num_blocks, self._is_exact, self._max_bytes = num_blocks, is_exact, max_bytes
+        """``num_blocks``: how many will come. ``is_exact``: they add up to the whole distribution.
+
+        ``references``: names that every gradient is multiplied with.
+        """
+        self._num_blocks, self._references = num_blocks, tuple(references)
+        self._is_exact, self._max_bytes = is_exact, max_bytes
         self._names: tuple[str, ...] = ()
         self._fold_of: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         self._sums_FQP: NDArray[np.floating] = np.zeros((0, 0, 0))
-        self._products_FFQQ: Floats = np.zeros((0, 0, 0, 0))
+        self._own_FFQ: Floats = np.zeros((0, 0, 0))
+        self._cross_FFRQ: Floats = np.zeros((0, 0, 0, 0))
         self._seen = 0
 
     def add(self, gradients: Mapping[str, NDArray[np.floating]]) -> None:
@@ -71,28 +89,41 @@ class GramStream:
     def finish(self) -> Gram:
         """The products of everything that came."""
         assert self._seen == self._num_blocks, f"{self._seen} of {self._num_blocks} blocks came"
-        counts_F = np.bincount(self._fold_of)
-        return Gram(self._names, self._products_FFQQ, counts_F, self._is_exact)
+        return Gram(
+            self._names,
+            self._references,
+            self._own_FFQ,
+            self._cross_FFRQ,
+            np.bincount(self._fold_of),
+            self._is_exact,
+        )
 
     def _open(self, gradients: Mapping[str, NDArray[np.floating]]) -> None:
         self._names = tuple(gradients)
         first = next(iter(gradients.values()))
         num_names, size = len(self._names), len(first)
         fitting = self._max_bytes // max(1, num_names * size * first.itemsize)
-        folds = min(self._num_blocks, max(MIN_FOLDS, int(fitting)))
-        if self._is_exact:
-            folds = 1
+        folds = 1 if self._is_exact else min(self._num_blocks, max(MIN_FOLDS, int(fitting)))
         self._fold_of = np.arange(self._num_blocks) * folds // self._num_blocks
         self._sums_FQP = np.zeros((folds, num_names, size), dtype=first.dtype)
-        self._products_FFQQ = np.zeros((folds, folds, num_names, num_names))
+        self._own_FFQ = np.zeros((folds, folds, num_names))
+        self._cross_FFRQ = np.zeros((folds, folds, len(self._references), num_names))
 
     def _multiply(self, fold: int) -> None:
-        """Products of one finished fold with itself and all before it."""
-        num_names, size = self._sums_FQP.shape[1:]
-        flat = np.zeros((num_names, (fold + 1) * num_names))
-        for start in range(0, size, _CHUNK):
+        """Products of one finished fold with itself and all before it.
+
+        By einsum, not by a matrix product: threads of BLAS that spin would take the cores from torch's.
+        """
+        rows = [self._names.index(name) for name in self._references]
+        own_FQ = np.zeros_like(self._own_FFQ[fold, : fold + 1])
+        ours_FRQ = np.zeros_like(self._cross_FFRQ[fold, : fold + 1])
+        theirs_FRQ = np.zeros_like(ours_FRQ)
+        for start in range(0, self._sums_FQP.shape[2], _CHUNK):
             part = self._sums_FQP[: fold + 1, :, start : start + _CHUNK].astype(np.float64)
-            flat += part[fold] @ part.reshape((fold + 1) * num_names, -1).T
-        products_QFQ = flat.reshape(num_names, fold + 1, num_names)
-        self._products_FFQQ[fold, : fold + 1] = products_QFQ.transpose(1, 0, 2)
-        self._products_FFQQ[: fold + 1, fold] = products_QFQ.transpose(1, 2, 0)
+            new_QP = part[fold]
+            own_FQ += np.einsum("qp,fqp->fq", new_QP, part)
+            ours_FRQ += np.einsum("rp,fqp->frq", new_QP[rows], part)
+            theirs_FRQ += np.einsum("frp,qp->frq", part[:, rows], new_QP)
+        self._own_FFQ[fold, : fold + 1] = self._own_FFQ[: fold + 1, fold] = own_FQ
+        self._cross_FFRQ[fold, : fold + 1] = ours_FRQ
+        self._cross_FFRQ[: fold + 1, fold] = theirs_FRQ

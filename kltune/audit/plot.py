@@ -64,9 +64,8 @@ def _draw(left: Axes, right: Axes, row: PenaltyRow, kind: str, height: float) ->
         limit = min(max(alignment.ratio_limit, _SHORTEST), _LONGEST)
         right.plot(limit, height, marker="<", color=_COLOURS[kind], markersize=5, linestyle="")
         if kind == "full":
-            left.text(
-                0.0, height + _OFFSET, "no direction: noise", va="center", ha="center", color="grey"
-            )
+            words = "noise, no direction" if row.verdict.kind is Kind.NOISE else "can't be told"
+            left.text(0.0, height + _OFFSET, words, va="center", ha="center", color="grey")
 
 
 def _frame(left: Axes, right: Axes, result: AuditResult) -> None:

@@ -40,7 +40,7 @@ def audit_table(result: AuditResult) -> Group:
 
 _READING = (
     "full: beside the gradient of the whole sequence's KL; local: beside its token-local part. Length: in "
-    "units of the full one's. ± one standard error; blank: can't be told from 0."
+    "units of the full one's. ± one standard error (a cosine may exceed 1 by it); blank: can't be told from 0."
 )
 _UNITS = (
     "mean and standard deviation (sd) in nats, of one token and of one completion; exact: the whole "

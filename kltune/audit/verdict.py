@@ -7,8 +7,9 @@ Rules, in this order; "clear" is three standard errors, "limit" two above the va
    above, it can't be told.
 3. Its cosine with the sequence KL's gradient is clearly below 0: pushes away from the reference.
 4. Its difference from a reference, relative to that reference's length, is 5 % or less, or not clearly
-   more: it is that reference's gradient, if the limit of the difference is 50 % or less. Where both
-   references fit, the one that theory names; where theory names neither, the nearer.
+   more: it is that reference's gradient, if the limit of the difference is 50 % or less (10 % where theory
+   says that it is another gradient). Where both references fit, the one that theory names; where theory
+   names neither, the nearer.
 5. The limit is wider, and no difference is clear: can't be told with these samples.
 6. Anything else points elsewhere; what theory says it is stands beside the numbers.
 """
@@ -30,6 +31,9 @@ QUIET = 0.25
 
 SHARP = 0.5
 """Limit of the relative difference above which "no clear difference" says nothing."""
+
+ALIKE = 0.1
+"""The same for a penalty that theory gives another gradient."""
 
 CLEAR = 3.0
 """Standard errors."""
@@ -73,17 +77,19 @@ def judge(penalty: Penalty, full: Alignment, local: Alignment) -> Verdict:
         return _without_direction(full)
     if full.cosine.value < 0 and full.cosine.value < -CLEAR * full.cosine.se:
         return Verdict(Kind.AWAY, "pushes away from the reference")
-    fits_full, fits_local = _is_same(full), local.is_known and _is_same(local)
+    sharp = SHARP if penalty.nature.gradient in (_FULL, _LOCAL) else ALIKE
+    fits_full, fits_local = _is_same(full, sharp), local.is_known and _is_same(local, sharp)
     is_local = _is_local(penalty, full, local) if fits_full and fits_local else fits_local
     if is_local:
         return Verdict(Kind.LOCAL, _local_words(full))
     if fits_full:
         return Verdict(Kind.FULL, f"the sequence KL's gradient, as good as exact{_within(full)}")
     if _may_be_same(full) or (local.is_known and _may_be_same(local)):
+        below = f"below {_percent(full.missed_limit)}"
         return Verdict(
             Kind.UNKNOWN,
-            f"can't be told with these samples: differs from the sequence KL's gradient by "
-            f"up to {_percent(full.missed_limit)}",
+            f"not told from the sequence gradient here (difference {below}); in theory "
+            f"{penalty.nature.gradient}",
         )
     return Verdict(Kind.ELSEWHERE, f"points elsewhere: {_theory(penalty)}")
 
@@ -103,8 +109,8 @@ def _may_be_same(alignment: Alignment) -> bool:
     return distance.value <= SAME**2 + CLEAR * distance.se
 
 
-def _is_same(alignment: Alignment) -> bool:
-    return _may_be_same(alignment) and alignment.missed_limit <= SHARP
+def _is_same(alignment: Alignment, sharp: float) -> bool:
+    return _may_be_same(alignment) and alignment.missed_limit <= sharp
 
 
 def _is_local(penalty: Penalty, full: Alignment, local: Alignment) -> bool:

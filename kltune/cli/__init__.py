@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from kltune import __version__
-from kltune.cli import explain, report, sweep, task
+from kltune.cli import audit, explain, report, sweep, task
 from kltune.errors import KltuneError
 
 app = typer.Typer(
@@ -26,6 +26,7 @@ app = typer.Typer(
 )
 app.command("sweep", epilog=sweep.EXAMPLE)(sweep.command)
 app.command("report", epilog=report.EXAMPLE)(report.command)
+app.command("audit", epilog=audit.EXAMPLE)(audit.command)
 app.add_typer(explain.app, name="explain")
 app.add_typer(task.app, name="task")
 

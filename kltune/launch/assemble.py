@@ -127,13 +127,13 @@ def keep_scale(study_path: Path, scale: RewardScale) -> None:
     if _read_scale(path) is None:
         facts = asdict(scale)
         sigma, std = facts.pop("sigma"), facts.pop("std")
-        write_json(path, {"schema": 2, "sigma_r": sigma, "std_r": std, **facts})
+        write_json(path, {"schema": 1, "sigma_r": sigma, "std_r": std, **facts})
 
 
 def _read_scale(path: Path) -> RewardScale | None:
-    """None where it was never measured, or by a version that did not measure all of it (schema 1)."""
-    kept = read_json(path) if path.is_file() else {"schema": 1}
-    if kept["schema"] == 1:
+    """None where it was never measured, or by a version that did not measure ``std_r``."""
+    kept = read_json(path) if path.is_file() else {}
+    if "std_r" not in kept:
         return None
     return RewardScale(
         sigma=kept["sigma_r"],

@@ -5,8 +5,9 @@ Flags and files are checked before anything heavy loads.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TextIO
 
@@ -123,6 +124,7 @@ def run_audit(request: AuditRequest, find: Find | None = None) -> ExitCode:
         RunError: a checkpoint that can't be read, or a proxy that failed.
         EnvironmentMissingError: this machine lacks what the spec needs.
     """
+    start = time.perf_counter()
     kind = request.kind()
     if kind == "spec":
         check_paths(load_spec(request.target))
@@ -135,6 +137,7 @@ def run_audit(request: AuditRequest, find: Find | None = None) -> ExitCode:
             find = find_subject
         subject = find(request, kind)
         audited = gather(subject.blocks, subject.question, _Progress(subject.question.num_blocks))
+        audited = replace(audited, seconds=time.perf_counter() - start)
         _write(request, subject, audited, result)
     return ExitCode.DONE
 

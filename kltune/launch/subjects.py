@@ -41,10 +41,10 @@ from kltune.trainer.weights import load_weights
 from kltune.trial.record import read_trial
 from kltune.trial.words import origin_words, setting_short
 
-SAMPLES = 1536
+SAMPLES = 1024
 """Completions where none are asked for."""
 
-NUM_BLOCKS = 24
+NUM_BLOCKS = 16
 """Independent blocks that they are divided into, if they are enough."""
 
 MAX_GIB = 8.0

@@ -150,7 +150,7 @@ _STEP: tuple[tuple[str, str, str, str | None], ...] = (
     (
         "train/zero_group_frac",
         "share of groups",
-        "Groups whose rewards are all equal: they give no gradient",
+        "Groups whose rewards are all equal: no policy gradient (a KL in the loss still has one)",
         "frac_reward_zero_std",
     ),
     (

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field, PositiveInt
+from pydantic import Field, PositiveInt, model_validator
 
-from kltune.spec.closed import Closed
+from kltune.spec.closed import Closed, FieldProblems
 
 
 class ModelSpec(Closed):
@@ -38,6 +38,19 @@ class ModelSpec(Closed):
 
     trust_remote_code: bool = False
     """Run model code from the hub. Off unless asked."""
+
+    @model_validator(mode="after")
+    def _full_weights_are_wide(self) -> Self:
+        if self.finetune == "full" and self.dtype != "float32":
+            # Small steps vanish in bf16, and float32 copies of a bf16 base differ from it at step 0.
+            raise FieldProblems(
+                (
+                    "dtype",
+                    "finetune: full trains float32 weights (got bfloat16); for bf16 "
+                    "arithmetic set trainer.precision: bf16",
+                )
+            )
+        return self
 
     @property
     def lora_alpha(self) -> int:

@@ -14,9 +14,11 @@ from pydantic import (
     model_validator,
 )
 
+from kltune.spec.algorithm import KLSpec
 from kltune.spec.closed import Closed, FieldProblems
 from kltune.spec.control import ControlSpec, control_problems
 from kltune.spec.model import ModelSpec
+from kltune.spec.penalty import Penalty
 from kltune.spec.recipes import RECIPES
 from kltune.spec.search import SearchSpec, biased_problems
 from kltune.spec.task import Task
@@ -189,7 +191,11 @@ class StudySpec(Closed):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        problems = [*self._budget_problems(), *self._controller_problems()]
+        problems = [
+            *self._budget_problems(),
+            *self._controller_problems(),
+            *self._penalty_problems(),
+        ]
         if not self.allow_biased:
             problems += biased_problems(self.search)
         if problems:
@@ -226,6 +232,29 @@ class StudySpec(Closed):
                     f"must be above {shortest:g} sequences ({CONTROLLER_CLIP:g} x {self.trainer.rows} "
                     "completions per step): below it, one step at KL 0 takes beta to 0 or under "
                     f"(got {horizon:g})",
+                )
+            )
+        return problems
+
+    def _penalty_problems(self) -> list[tuple[str, str]]:
+        """Settings of penalties that no trial has."""
+        penalties = {Penalty(str(value)) for value in self.search.penalty.values()}
+        penalties |= {RECIPES[name].penalty for name in self.baselines}
+        kl = self.trainer.kl
+        problems: list[tuple[str, str]] = []
+        if kl.credit is not None and not any(p.in_reward for p in penalties):
+            names = ", ".join(sorted(p.value for p in penalties))
+            problems.append(
+                (
+                    "trainer.kl.credit",
+                    f"has no effect, since no KL is paid in the reward ({names}): remove it",
+                )
+            )
+        if kl.top_k != KLSpec().top_k and Penalty.TOPK_LOSS not in penalties:
+            problems.append(
+                (
+                    "trainer.kl.top_k",
+                    "has no effect, since penalty is never topk-loss: remove it",
                 )
             )
         return problems

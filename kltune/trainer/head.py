@@ -97,7 +97,16 @@ def token_columns(
     """Both models' numbers for every token; the reference side never gets a gradient.
 
     Call it outside autocast: ``rule.matmul_dtype`` takes its place.
+
+    Raises:
+        ValueError: hidden states and targets of different lengths (a gather would read the wrong rows).
     """
+    lengths = len(policy_MD), len(ref_MD), len(targets_M)
+    if len(set(lengths)) > 1:
+        raise ValueError(
+            "hidden states and targets must be equally many "
+            f"(got {lengths[0]} of the policy, {lengths[1]} of the reference, {lengths[2]} targets)"
+        )
     policy = (policy_MD, policy_head.weight, policy_head.bias)
     ref = (ref_MD, ref_head.weight, ref_head.bias)
     inputs = (*policy, *(None if t is None else t.detach() for t in ref), targets_M)

@@ -147,7 +147,8 @@ def freeze(model: PreTrainedModel, tokenizer: Any, accelerator: Accelerator) -> 
     Dropout stays off in every pass (eval mode); the saved config is not touched.
 
     Raises:
-        SpecError: a model whose logits are not its head on its last hidden state, or that has no stop token.
+        SpecError: a model whose logits are not its head on its last hidden state, that has no stop token,
+            that carries an adapter, or whose tokenizer pads with an id it has not.
     """
     model.requires_grad_(False)
     model.eval()
@@ -157,8 +158,18 @@ def freeze(model: PreTrainedModel, tokenizer: Any, accelerator: Accelerator) -> 
         raise SpecError(
             f"model.base: {type(model).__name__} has no linear head from hidden states to logits"
         )
+    if getattr(model, "_hf_peft_config_loaded", False):
+        # The reference would be the base without it, and step 0 not at KL 0.
+        raise SpecError(
+            "model.base: it was loaded with an adapter, which can't be the start yet; merge it first"
+        )
     stop_ids = _stop_ids(model, tokenizer)
     pad_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else stop_ids[0]
+    if pad_id >= head.out_features:
+        raise SpecError(
+            f"model.base: the tokenizer pads with id {pad_id}, which the model's vocabulary of "
+            f"{head.out_features} has not; nothing is resized, so give a tokenizer that fits the model"
+        )
     loaded = LoadedModel(
         model=model,
         body=body,

@@ -55,11 +55,10 @@ def reward_advantages(terms: Terms, columns: TokenKL, mask_NT: Tensor) -> dict[s
     later_NT = _worth(terms, exact_NT, mask_NT, "reward-to-go", pays_own=False)
     found = {_later(None): later_NT}
     for penalty in terms.penalties:
-        if penalty.in_reward:
+        if penalty.in_reward and (name := _in_reward(penalty, terms)) not in found:
             paid_NT, _ = clip_term(reward_term(penalty, columns), terms.clip)
             is_own = penalty is not Penalty.EXACT_FULL
-            worth_NT = _worth(terms, paid_NT, mask_NT, terms.credit, pays_own=is_own)
-            found[_in_reward(penalty, terms)] = worth_NT
+            found[name] = _worth(terms, paid_NT, mask_NT, terms.credit, pays_own=is_own)
     return found
 
 

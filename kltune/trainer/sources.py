@@ -158,6 +158,12 @@ def _place(base: str, look_up: LookUp) -> Path:
 
 def _folder(folder: Path, gguf_file: str | None) -> ModelSource:
     names = {path.name for path in folder.iterdir()}
+    if "adapter_config.json" in names:
+        # Beside a config.json too: it would be left out without a word, and the start be the bare base.
+        raise SpecError(
+            f"model.base: {folder} holds an adapter (adapter_config.json), which can't be the start yet; "
+            "merge it into the model that it was trained on, and give that"
+        )
     ggufs = sorted(name for name in names if name.endswith(".gguf"))
     if gguf_file is not None:
         if not (folder / gguf_file).is_file():
@@ -175,8 +181,6 @@ def _folder(folder: Path, gguf_file: str | None) -> ModelSource:
 def _instead(names: Iterable[str], ggufs: Sequence[str]) -> str:
     if ggufs:
         return f"; to use a GGUF set model.gguf_file to one of: {', '.join(ggufs)}"
-    if "adapter_config.json" in names:
-        return "; it is an adapter: give the model that the adapter was trained on"
     return f"; it holds: {_listed(sorted(names)[:10])}"
 
 

@@ -156,7 +156,8 @@ def _updates(
         "train/clip_frac": sum(term.clipped_tokens for term in terms) / seen,
         "train/penalty_clipped_frac": clipped_in_reward / max(1, tokens)
         + sum(term.kl_clipped_tokens for term in terms) / seen,
-        "train/updates": float(len(updates.norms)),
+        # A gradient that was not finite has a norm, but nothing was applied.
+        "train/updates": float(sum(map(math.isfinite, updates.norms))),
         "kl/update_token": sum(term.update_kl for term in last_pass) / max(1, tokens),
         **({"train/value_loss": fmean(updates.value_losses)} if updates.value_losses else {}),
     }

@@ -12,7 +12,7 @@ def blocks(count: int, size: int = 50) -> list[dict[str, np.ndarray]]:
 
 
 def stream(rows: list[dict[str, np.ndarray]], **options: object) -> Gram:
-    kept = GramStream(len(rows), **options)  # type: ignore[arg-type]
+    kept = GramStream(len(rows), ("b",) if "b" in rows[0] else ("a",), **options)  # type: ignore[arg-type]
     for row in rows:
         kept.add(row)
     return kept.finish()
@@ -24,6 +24,9 @@ def test_products_are_those_of_the_blocks() -> None:
     expected = [[rows[f]["a"] @ rows[h]["b"] for h in range(5)] for f in range(5)]
     np.testing.assert_allclose(gram.pair("a", "b"), expected)
     np.testing.assert_allclose(gram.pair("b", "a"), np.transpose(expected))
+    for name in ("a", "b"):
+        own = [[rows[f][name] @ rows[h][name] for h in range(5)] for f in range(5)]
+        np.testing.assert_allclose(gram.pair(name, name), own)
     assert gram.counts_F.tolist() == [1] * 5
 
 
@@ -56,7 +59,7 @@ def test_enumerated_blocks_become_one() -> None:
 
 
 def test_a_missing_or_extra_block_is_an_error_of_ours() -> None:
-    kept = GramStream(2)
+    kept = GramStream(2, ("b",))
     kept.add(blocks(1)[0])
     with pytest.raises(AssertionError, match="1 of 2"):
         kept.finish()

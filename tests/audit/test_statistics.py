@@ -33,14 +33,14 @@ def noisy(draw: np.random.Generator, shared: float = 0.7) -> tuple[np.ndarray, n
 
 
 def gram_of(reference_BP: np.ndarray, other_BP: np.ndarray, **options: object) -> Gram:
-    stream = GramStream(len(reference_BP), **options)  # type: ignore[arg-type]
+    stream = GramStream(len(reference_BP), ("reference",), **options)  # type: ignore[arg-type]
     for reference, other in zip(reference_BP, other_BP, strict=True):
         stream.add({"reference": reference, "g": other})
     return stream.finish()
 
 
 def exact(**gradients: list[float]) -> Gram:
-    stream = GramStream(1, is_exact=True)
+    stream = GramStream(1, ("reference",), is_exact=True)
     stream.add({name: np.array(values) for name, values in gradients.items()})
     return stream.finish()
 

@@ -25,7 +25,7 @@ TOY = {
 def enumerated(
     gradient: list[float], full: list[float], local: list[float]
 ) -> tuple[Alignment, Alignment]:
-    stream = GramStream(1, is_exact=True)
+    stream = GramStream(1, ("full", "local"), is_exact=True)
     stream.add({"g": np.array(gradient), "full": np.array(full), "local": np.array(local)})
     gram = stream.finish()
     return align(gram, "g", "full"), align(gram, "g", "local")
@@ -97,7 +97,18 @@ def test_no_clear_difference_is_a_verdict_only_where_a_large_one_would_have_show
     )
     found = judge(Penalty.K1_REWARD, dull, elsewhere)
     assert found.kind is Kind.UNKNOWN
-    assert "can't be told with these samples" in found.text
+    assert found.text.startswith("not told from the sequence gradient here (difference below 105 %")
+
+
+def test_what_theory_calls_another_gradient_needs_a_sharper_proof_that_it_is_not() -> None:
+    sharp, dull = sampled(1.0, 1.0, 0.002, 0.002), sampled(0.97, 1.0, 0.05, 0.03)
+    found = judge(Penalty.K3_LOSS, dull, dull)
+    assert found == Verdict(
+        Kind.UNKNOWN,
+        "not told from the sequence gradient here (difference below 33 %); in theory forward KL, "
+        "token-local",
+    )
+    assert judge(Penalty.K3_LOSS, sharp, sharp).kind is Kind.FULL
 
 
 def test_a_cosine_that_is_below_zero_by_chance_is_no_accusation() -> None:
@@ -125,6 +136,7 @@ def test_where_both_references_fit_theory_decides_and_else_the_nearer() -> None:
     near, far = sampled(0.99, 1.0, 0.01, 0.02), sampled(0.99, 1.0, 0.02, 0.02)
     assert judge(Penalty.K1_REWARD, far, near).kind is Kind.FULL
     assert judge(Penalty.K2_LOSS, near, far).kind is Kind.LOCAL
+    near, far = sampled(1.0, 1.0, 0.0, 0.002), sampled(1.0, 1.0, 0.001, 0.002)
     assert judge(Penalty.K3_LOSS, near, far).kind is Kind.FULL
     assert judge(Penalty.K3_LOSS, far, near).kind is Kind.LOCAL
 

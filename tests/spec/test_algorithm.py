@@ -87,3 +87,10 @@ def test_full_fine_tuning_is_a_bank_of_one(tmp_path: Path) -> None:
     assert problems_of(tmp_path, spec) == [
         "budget.slots: model.finetune: full trains one trial at a time (got 4)"
     ]
+
+
+def test_full_fine_tuning_trains_float32_weights(tmp_path: Path) -> None:
+    spec = minimal()
+    spec["model"] |= {"finetune": "full", "dtype": "bfloat16"}
+    (line,) = problems_of(tmp_path, spec)
+    assert line.startswith("model.dtype: finetune: full trains float32 weights (got bfloat16)")

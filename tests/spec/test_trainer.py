@@ -23,6 +23,7 @@ def test_a_batch_that_the_group_does_not_divide_lists_groups_that_do(tmp_path: P
 
 
 def test_a_group_of_one_is_refused(tmp_path: Path) -> None:
+    # field case A35
     assert told(tmp_path, group_size=1) == [
         "trainer.group_size: Input should be greater than or equal to 2 (got 1)"
     ]

@@ -27,6 +27,7 @@ TWO = [sample("one"), sample("two")]
 
 
 def test_a_scorer_sees_text_and_columns_by_name_and_no_token() -> None:
+    # field case A57
     seen: dict[str, Any] = {}
 
     def scorer(prompts: list[str], completions: list[str], **columns: list[Any]) -> list[float]:

@@ -60,6 +60,7 @@ def ragged(rows: int = 8, tokens: int = 5, seed: int = 0) -> tuple[Tensor, Tenso
 
 
 def test_three_of_eight_correct_gives_the_known_advantages() -> None:
+    # field case A37
     scores = torch.tensor([1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0])
     advantage = of_scores(scores, "grpo", 8).advantage_NT[:, 0]
     # The published figures leave the 1e-4 beside the std out.
@@ -71,6 +72,7 @@ def test_three_of_eight_correct_gives_the_known_advantages() -> None:
 
 
 def test_rloo_subtracts_the_mean_of_the_others_without_a_spread() -> None:
+    # field case A37
     advantage = of_scores(f64(1.0, 0.0, 0.0, 2.0), "rloo", 4).advantage_NT[:, 0]
     torch.testing.assert_close(advantage, f64(1 / 3, -1.0, -1.0, 5 / 3))
 
@@ -111,6 +113,7 @@ def test_the_old_group_advantages_are_kept_to_the_last_bit() -> None:
 def test_equal_rewards_give_exactly_zero_even_where_their_mean_is_rounded(
     algorithm: Algorithm, credit: Credit
 ) -> None:
+    # field case A35
     values = torch.rand(400, generator=torch.Generator().manual_seed(0)) * 10
     groups = values[:, None].expand(-1, 7)
     assert (groups.mean(dim=1) != values).any(), "the test sees nothing without a rounded mean"
@@ -134,6 +137,7 @@ def test_groups_of_equal_rewards_are_counted() -> None:
 def test_the_expected_share_of_equal_groups_of_a_rare_success(
     group_size: int, share: float
 ) -> None:
+    # field case A35
     groups = f64(*itertools.product((0.0, 1.0), repeat=group_size))
     weight = 0.25 ** groups.sum(1) * 0.75 ** (group_size - groups.sum(1))
     parts = [of_scores(group, "grpo", group_size).zero_group_frac for group in groups]
@@ -235,6 +239,7 @@ def test_ppo_has_no_group_to_compare_with() -> None:
 
 
 def test_the_score_lies_on_the_last_valid_token() -> None:
+    # field case A26
     cost, mask = f64([0.05, 0.05, 0.05, 9.0]), torch.tensor([[True, True, True, False]])
     reward = ppo_rewards(f64(2.0), torch.tensor([True]), cost, mask)
     torch.testing.assert_close(reward, f64([-0.05, -0.05, 1.95, 0.0]))
@@ -273,6 +278,7 @@ def test_generalised_advantages_are_the_discounted_sum_of_surprises(
 
 
 def test_whitening_is_by_the_sample_spread_and_skips_fewer_than_two_values() -> None:
+    # field case A51
     mask = torch.tensor([[True, True, True, False]])
     torch.testing.assert_close(
         whiten(f64([1.0, 2.0, 3.0, math.nan]), mask), f64([-1.0, 0.0, 1.0, 0.0])

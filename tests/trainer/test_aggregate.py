@@ -36,6 +36,7 @@ def value(values: Tensor, mask: Tensor, aggregation: Aggregation, longest: int =
     ],
 )
 def test_each_mode_has_its_own_number(aggregation: Aggregation, expected: float) -> None:
+    # field case A33
     assert value(*rows([1.0] * 4, [5.0]), aggregation) == pytest.approx(expected, rel=1e-12)
 
 
@@ -45,6 +46,7 @@ def test_every_mode_is_covered_and_every_algorithm_has_one() -> None:
 
 
 def test_the_three_means_of_a_kl_are_three_numbers() -> None:
+    # field case A22
     k1 = rows([0.1, 0.2, 0.3], [0.4])
     assert value(*k1, "seq-mean-token-sum") == pytest.approx(0.5, rel=1e-12)
     assert value(*k1, "token-mean") == pytest.approx(0.25, rel=1e-12)
@@ -53,6 +55,7 @@ def test_the_three_means_of_a_kl_are_three_numbers() -> None:
 
 @pytest.mark.parametrize("aggregation", AGGREGATIONS)
 def test_nothing_grows_with_padding(aggregation: Aggregation) -> None:
+    # field case A23
     k1 = torch.tensor([[0.1, 0.2, 0.7, 0.7]], dtype=torch.float64)
     mask = torch.tensor([[True, True, False, False]])
     wide, wide_mask = torch.full((1, 200), 0.7).double(), torch.zeros(1, 200).bool()
@@ -64,6 +67,7 @@ def test_nothing_grows_with_padding(aggregation: Aggregation) -> None:
 
 @pytest.mark.parametrize("aggregation", ["token-mean", "seq-mean-token-mean"])
 def test_a_masked_completion_leaves_numerator_and_denominator(aggregation: Aggregation) -> None:
+    # field case A30: 30 tokens, 5 of them masked
     ones, mask = rows(*[[1.0] * 5] * 6)
     mask[5] = False
     assert value(ones, mask, aggregation) == pytest.approx(1.0, rel=1e-12)

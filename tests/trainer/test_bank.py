@@ -77,6 +77,7 @@ def test_evicting_leaves_nothing_of_the_trial() -> None:
 
 
 def test_the_reference_never_moves_while_adapters_do_and_kl_grows_from_zero() -> None:
+    # field case A14
     bank = tiny.bank(2)
     for slot in range(2):
         bank.admit(slot, slot, tiny.trial(seed=slot, beta=0.01), None)

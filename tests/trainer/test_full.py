@@ -104,6 +104,7 @@ def test_outputs_and_gradients_equal_those_of_a_deepcopy_with_the_rows_weights(
 
 @TIED
 def test_the_base_is_untouched_by_training_while_the_policy_moves(is_tied: bool) -> None:
+    # field case A14
     model = llama(is_tied)
     before, expected = digest(model), logits(model)
     weights = started(model, 1)
@@ -136,6 +137,7 @@ def test_no_row_shares_storage_with_the_base(is_tied: bool) -> None:
 
 
 def test_tied_embeddings_stay_one_weight() -> None:
+    # field case A14
     model = llama(True)
     weights = started(model)
     assert weights.num_parameters == sum(p.numel() for p in model.parameters())
@@ -261,3 +263,18 @@ def test_two_losses_of_one_graph_add_up() -> None:
         hidden = model.model(input_ids=ids()).last_hidden_state
         view.add_gradients(loss_of(hidden) + hidden.square().sum())
     torch.testing.assert_close(apart, weights.grad_KP[0], rtol=1e-4, atol=1e-4)
+
+
+def test_one_module_that_holds_a_weight_under_two_names_gets_one_leaf_for_both() -> None:
+    class Twice(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = nn.Parameter(torch.ones(3), requires_grad=False)
+            self.second = self.first
+
+    model = Twice()
+    weights = started(model, 1)
+    with weights.use(weights.view([0])):
+        assert model.first is model.second
+        assert model.first.requires_grad
+    assert weights.num_parameters == 3

@@ -18,6 +18,7 @@ TOP_TWO = torch.tensor([True, True, False, False])
 
 
 def test_estimators_of_three_tokens_by_hand() -> None:
+    # field case A1
     log_ratio = (
         torch.tensor([-1.0, -2.0, -0.5]).double() - torch.tensor([-1.2, -1.5, -0.6]).double()
     )
@@ -142,7 +143,16 @@ def test_exact_is_from_policy_to_reference() -> None:
     assert both == pytest.approx(there + back, rel=1e-12)
 
 
+def test_the_direction_is_the_policy_first() -> None:
+    # field case A5
+    policy = torch.tensor([0.5, 0.3, 0.15, 0.05], dtype=torch.float64).log()
+    reference = torch.full((4,), 0.25, dtype=torch.float64).log()
+    assert float(kl.exact(policy, reference)) == pytest.approx(0.244174, abs=5e-7)
+    assert float(kl.forward(policy, reference)) == pytest.approx(0.311199, abs=5e-7)
+
+
 def test_a_forbidden_token_adds_nothing_to_the_exact_kl() -> None:
+    # field case A8
     reference = torch.tensor([0.5, 0.5, 0.0], dtype=torch.float64).log()
     for forbidden in (reference, torch.tensor([0.5, 0.5, math.nan]).double().log()):
         policy = torch.tensor([0.6, 0.4, 0.0], dtype=torch.float64).log().requires_grad_(True)

@@ -214,6 +214,7 @@ def bfloat16() -> LoadedModel:
 @pytest.mark.parametrize("scoring", [COMPACT, FIXED])
 @pytest.mark.parametrize("has_grad", [False, True])
 def test_the_kl_of_step_0_is_exactly_zero(build: object, scoring: Scoring, has_grad: bool) -> None:
+    # field case A46
     model = build()  # pyright: ignore[reportCallIssue]
     stack, view = fresh(model)
     with torch.set_grad_enabled(has_grad):
@@ -226,6 +227,7 @@ def test_the_kl_of_step_0_is_exactly_zero(build: object, scoring: Scoring, has_g
 
 
 def test_dropout_is_off_in_every_pass_and_stays_in_the_config() -> None:
+    # field case A10; GPT-2 itself: test_field_cases
     model = families.opt()
     stack, view = fresh(model)
     once, again = (score(model, stack, view, completions(), COMPACT) for _ in range(2))

@@ -150,6 +150,7 @@ def test_a_bonus_without_an_entropy_is_refused() -> None:
 
 
 def test_a_centred_step_has_the_value_of_its_kl_and_a_gradient() -> None:
+    # field cases A34 and, at the end, A40
     # k3 = 0.05 at every token: u = log-ratio solving exp(-u) - 1 + u = 0.05
     u = 0.3
     for _ in range(50):
@@ -168,6 +169,7 @@ def test_a_centred_step_has_the_value_of_its_kl_and_a_gradient() -> None:
 
 
 def test_the_kl_is_added_to_the_loss() -> None:
+    # field case A48
     terms = slot_loss(on_policy([0.2], [1], 1.0), rule(Penalty.K2_LOSS, 0.1))
     assert (terms.policy, terms.kl) == pytest.approx((-0.2, 0.05), rel=1e-12)
     assert float(terms.loss.detach()) == pytest.approx(-0.15, rel=1e-12)
@@ -298,6 +300,7 @@ def test_what_is_masked_reaches_neither_loss_nor_gradient(
 
 
 def test_one_valid_and_one_masked_overflow_give_the_k3_of_the_valid_one() -> None:
+    # field case A7
     mask = torch.tensor([[True, False]])
     for bad in (1e10, math.nan, math.inf, -math.inf):
         reference = torch.tensor([[0.1 - 1, bad]], dtype=torch.float64)

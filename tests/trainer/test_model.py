@@ -184,8 +184,29 @@ def test_a_tokenizer_without_a_pad_token_works() -> None:
 
 
 def test_the_embedding_is_left_at_its_size() -> None:
-    model = freeze(tiny.llama(vocabulary=40), tiny.tokenizer(), Accelerator(cpu=True))
-    assert model.head.weight.shape[0] == model.body.embed_tokens.weight.shape[0] == 40
+    # field case A58: an embedding of 128, a tokenizer of 120, twice
+    base, tokenizer = tiny.llama(vocabulary=128), tiny.tokenizer(118)
+    for _ in range(2):
+        model = freeze(base, tokenizer, Accelerator(cpu=True))
+        assert model.head.weight.shape[0] == model.body.embed_tokens.weight.shape[0] == 128
+        assert (model.vocabulary, len(tokenizer)) == (128, 120)
+
+
+def test_a_pad_token_outside_the_vocabulary_is_refused_and_nothing_grows() -> None:
+    # field case A58: a pad token was added to the tokenizer and not to the model
+    base, tokenizer = tiny.llama(), tiny.tokenizer()
+    tokenizer.add_special_tokens({"pad_token": "[PAD]"})
+    with pytest.raises(SpecError, match="pads with id 30, which the model's vocabulary of 30 has"):
+        freeze(base, tokenizer, Accelerator(cpu=True))
+    assert base.get_input_embeddings().weight.shape[0] == 30
+
+
+def test_a_model_that_was_loaded_with_an_adapter_is_refused() -> None:
+    # field case A13: the reference would be the base without it
+    model = tiny.llama()
+    model._hf_peft_config_loaded = True  # as transformers marks it where peft is installed
+    with pytest.raises(SpecError, match="loaded with an adapter"):
+        freeze(model, tiny.tokenizer(), Accelerator(cpu=True))
 
 
 def test_temperature_divides_the_logits() -> None:

@@ -15,7 +15,7 @@ from kltune.audit.gram import Gram, GramStream
 from kltune.audit.statistics import Alignment, align
 from kltune.spec.penalty import Penalty
 from kltune.trainer.bank import Bank
-from kltune.trainer.data import TaskData
+from kltune.trainer.data import EncodedPrompts, TaskData
 from kltune.trainer.model import freeze
 from kltune.trainer.penalty_gradients import FULL, LOCAL, POLICY
 from kltune.trainer.probe import (
@@ -31,14 +31,18 @@ EVERY = tuple(Penalty)
 
 
 def small_bank(
-    dtype: torch.dtype = torch.float64, scale: float = 0.3, **trainer: object
+    dtype: torch.dtype = torch.float64,
+    scale: float = 0.3,
+    finetune: str = "lora",
+    **trainer: object,
 ) -> Bank:
     """Six tokens, one of them the stop; float64, so that equal means equal."""
     model = freeze(tiny.llama(vocabulary=6).to(dtype), tiny.tokenizer(4), Accelerator(cpu=True))
     prompts = tiny.encoded(model, [tiny.Prompt(f"p{i}", f"w{i} w{3 - i}") for i in range(4)])
     data = TaskData(prompts, prompts, tiny.CountWord("w3"), tiny.CountWord("w1", name="gold"))
     fields = {"max_new_tokens": 2, "kl": {"top_k": 2}, **trainer}
-    bank = Bank(model, data, tiny.settings(**fields), tiny.MODEL, 1)
+    spec = tiny.MODEL.model_copy(update={"finetune": finetune})
+    bank = Bank(model, data, tiny.settings(**fields), spec, 1)
     bank.parts.stack.reset(0, 0)
     oracle.push(bank, 0, scale=scale)
     return bank
@@ -50,7 +54,7 @@ def blocks_of(bank: Bank, **settings: int) -> list[ProbeBlock]:
 
 
 def gram_of(blocks: list[ProbeBlock], *, is_exact: bool) -> Gram:
-    stream = GramStream(len(blocks), is_exact=is_exact)
+    stream = GramStream(len(blocks), (FULL, LOCAL), is_exact=is_exact)
     for block in blocks:
         stream.add(block.gradients)
     return stream.finish()
@@ -75,6 +79,16 @@ def test_enumerated_penalties_have_cosine_and_length_one_with_what_their_nature_
             assert told(align(enumerated, penalty.value, FULL)) == pytest.approx((1, 1), abs=1e-5)
         if penalty.nature.gradient == Penalty.K2_LOSS.nature.gradient:
             assert told(align(enumerated, penalty.value, LOCAL)) == pytest.approx((1, 1), abs=1e-5)
+
+
+def test_full_fine_tuning_has_the_same_truths_on_every_weight() -> None:
+    bank = small_bank(scale=0.05, finetune="full")
+    blocks = blocks_of(bank)
+    assert len(blocks[0].gradients[FULL]) == bank.parts.stack.num_parameters
+    gram = gram_of(blocks, is_exact=True)
+    assert told(align(gram, "k1-reward", FULL)) == pytest.approx((1, 1), abs=1e-5)
+    assert told(align(gram, "k2-loss", LOCAL)) == pytest.approx((1, 1), abs=1e-5)
+    assert align(gram, "k1-loss", FULL).cosine is None
 
 
 def test_enumerated_k1_in_the_loss_pulls_nowhere(enumerated: Gram) -> None:
@@ -146,6 +160,16 @@ def test_blocks_are_repeatable_and_differ() -> None:
     assert first[0].gradients["k2-loss"].tolist() != first[1].gradients["k2-loss"].tolist()
     assert first[0].weight_N is None
     assert len(first[0].score_N) == 3 * 4
+
+
+def test_blocks_of_the_same_prompt_are_other_draws() -> None:
+    bank = small_bank(torch.float32)
+    parts = replace(bank.parts, loaded=_pretend_large(bank))
+    only = EncodedPrompts(parts.data.train.prompts[:1], parts.data.train.ids[:1])
+    settings = ProbeSettings(num_blocks=2, prompts_per_block=4)
+    first, second = probe(parts, 0, only, (Penalty.K2_LOSS,), settings)
+    assert first.prompt_N.tolist() == second.prompt_N.tolist()
+    assert not np.array_equal(first.logprobs_NT, second.logprobs_NT)
 
 
 def test_nothing_is_trained() -> None:

@@ -68,6 +68,32 @@ def test_gradients_equal_those_of_the_losses_written_out_in_float64() -> None:
         assert oracle.relative_error(found, gradient) < 1e-4, name
 
 
+def test_the_whole_sequence_s_gradient_pays_later_positions_only() -> None:
+    # A position's own exact KL has no expected pull, so paying it as well would only add noise.
+    bank, proxy = pushed_bank(
+        kl={"clip": 1e6}
+    )  # no token meets it, but the penalty's part is its own
+    block = one_block(bank)
+    (samples,) = proxy.calls
+    texts = oracle.Texts(bank.parts.stack.flat_KP[0], bank.parts.stack, samples)
+    now, _ = texts.sampled()
+    width = max(texts.lengths)
+    exact = [
+        (p.exp() * (p - r)).sum(-1) for p, r in zip(texts.policy, texts.reference, strict=True)
+    ]
+    later = torch.zeros(len(samples), width, dtype=torch.float64)
+    for i, part in enumerate(exact):
+        kl = part.detach()
+        later[i, : len(kl)] = kl.flip(0).cumsum(0).flip(0) - kl
+    by_group = later.view(-1, 4, width)
+    worth = -(by_group - (by_group.sum(1, keepdim=True) - by_group) / 3).view(-1, width)
+    flat = torch.cat([row[:length] for row, length in zip(worth, texts.lengths, strict=True)])
+    loss = (torch.cat(exact).sum() - (flat * now).sum()) / len(samples)
+    (gradient,) = torch.autograd.grad(loss, texts.flat_P)
+    for name in (FULL, "exact-full"):
+        assert oracle.relative_error(torch.from_numpy(block.gradients[name]), gradient) < 1e-4, name
+
+
 def test_what_is_paid_in_the_reward_is_less_the_other_completions_mean() -> None:
     bank, proxy = pushed_bank()
     block = one_block(bank)

@@ -23,6 +23,7 @@ def test_token_mean_and_sequence_mean_are_different_numbers_of_the_same_rows() -
 
 
 def test_statistics_do_not_grow_with_padding() -> None:
+    # field case A23
     row = torch.tensor([[0.1, 0.2, 0.7, 0.7]], dtype=torch.float64)
     mask = torch.tensor([[True, True, False, False]])
     assert float(token_mean(row, mask)) == pytest.approx(0.15, rel=1e-12)

@@ -148,6 +148,7 @@ def test_the_first_stop_token_is_valid_and_what_follows_is_not(compact: bool) ->
 
 
 def test_a_truncated_completion_is_flagged_and_its_ids_stay_as_sampled() -> None:
+    # field case A28
     drawn = rollout(scripted(), prompts(2), u_for([[4, 5, 6], [7, 8, 1]]), sampling(length=3))
     assert valid(drawn, 0) == [4, 5, 6]
     assert valid(drawn, 1) == [7, 8, 1]

@@ -95,6 +95,7 @@ def test_a_score_on_the_clip_is_not_counted() -> None:
 
 
 def test_the_score_is_clipped_and_the_kl_is_not() -> None:
+    # field case A60
     score = shaped([10.0, 0.0], clip=5.0)
     rule = AdvantageRule("rloo", 2, "sequence")
     cost = torch.tensor([[7.0], [0.0]], dtype=torch.float64)

@@ -78,7 +78,11 @@ def test_a_gguf_in_a_folder_is_chosen_by_name(tmp_path: Path, look_up: LookUp) -
 def test_a_folder_that_is_no_model_says_what_it_is(tmp_path: Path, look_up: LookUp) -> None:
     (tmp_path / "adapter").mkdir()
     (tmp_path / "adapter" / "adapter_config.json").write_text("{}", encoding="utf-8")
-    assert "it is an adapter" in refusal("adapter", None, look_up)
+    assert "holds an adapter" in refusal("adapter", None, look_up)
+    # field case A13: beside a model, transformers would leave the adapter out without a word
+    model_folder(tmp_path / "sft")
+    (tmp_path / "sft" / "adapter_config.json").write_text("{}", encoding="utf-8")
+    assert "holds an adapter" in refusal("sft", None, look_up)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "notes.txt").write_text("", encoding="utf-8")
     assert "no config.json; it holds: notes.txt" in refusal("other", None, look_up)

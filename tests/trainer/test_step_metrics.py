@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
+import tiny
 import torch
 
-from kltune.trainer.batch import Measured
+from kltune.metrics.names import METRICS
+from kltune.trainer import train_step
+from kltune.trainer.batch import Measured, SlotOutcome
 from kltune.trainer.head import Head
 from kltune.trainer.logprobs import Hidden, Logprobs
-from kltune.trainer.step_metrics import count_nonfinite, per_unit, shared_seconds
+from kltune.trainer.slot import SlotState
+from kltune.trainer.step_metrics import count_nonfinite, per_unit, shared_seconds, step_metrics
+from kltune.trainer.update import learn
 
+Rows = list[list[float]]
 MASK = torch.tensor([[[1, 1, 1], [1, 0, 0]], [[1, 1, 0], [1, 1, 0]]]).bool()
 NUMBERS = ("policy_KNT", "reference_KNT", "exact_kl_KNT", "forward_kl_KNT", "entropy_KNT")
 
@@ -57,3 +64,87 @@ def test_seconds_of_each_phase_are_shared_by_the_slots() -> None:
         "time/update_s": 0.25,
         "time/step_s": 3.75,
     }
+
+
+def numbers(
+    policy: Rows, reference: Rows, mask: Rows, ended: tuple[bool, bool] = (True, True),
+    proxy: tuple[float, float] = (1.0, 2.0),
+) -> dict[str, float]:  # fmt: skip
+    """What a step of two completions logs where these are its log-probs, whatever was sampled."""
+    bank = tiny.bank(1, prompts=1, group_size=2)
+    bank.admit(0, 0, tiny.trial(), None)
+    states: dict[int, SlotState] = bank._states  # pyright: ignore[reportPrivateUsage]
+    drawn = train_step._roll_out(bank.parts, (0,), states)  # pyright: ignore[reportPrivateUsage]
+    batch = train_step._score(bank.parts, (0,), states, drawn)  # pyright: ignore[reportPrivateUsage]
+    learned = learn(bank.parts, batch)
+    policy_KNT, reference_KNT = torch.tensor([policy]), torch.tensor([reference])
+    mask_KNT, proxy_KN = torch.tensor([mask]).bool(), torch.tensor([proxy])
+    given = measured(policy_KNT=policy_KNT, reference_KNT=reference_KNT)
+    fine = torch.zeros_like(policy_KNT)
+    columns = {n: getattr(given.logprobs, n) if n in NUMBERS[:2] else fine for n in NUMBERS}
+    columns["entropy_KNT"] = policy_KNT.abs()
+    drawn = replace(
+        batch.rollout, mask_KNT=mask_KNT, sampler_logprobs_KNT=policy_KNT,
+        ended_KN=torch.tensor([ended]),
+    )  # fmt: skip
+    (shaped,) = batch.shaped
+    batch = replace(
+        batch, rollout=drawn, proxy_KN=proxy_KN,
+        shaped=(replace(shaped, is_scored_N=~proxy_KN[0].isnan()),),
+    )  # fmt: skip
+    logprobs = Logprobs(**columns, top_k_KNT=None, in_top_k_KNT=None)
+    learned = replace(learned, measured=replace(given, logprobs=logprobs, start_kl_KNT=fine))
+    control = states[0].control
+    outcome = SlotOutcome(0, 1, control, control, 0, True, 0.0, 0.0, 0.0, 0.0)
+    return step_metrics(bank.parts, batch, learned, outcome, {}).values
+
+
+def test_each_estimator_is_logged_as_it_is_under_its_own_name() -> None:
+    # field cases A1 and A2
+    row, ref = [-1.0, -2.0, -0.5], [-1.2, -1.5, -0.6]
+    found = numbers([row, row], [ref, ref], [[1, 1, 1]] * 2)
+    assert found["kl/k1_token"] == pytest.approx(-0.066667, abs=1e-6)
+    assert found["kl/k1_seq"] == pytest.approx(-0.2, abs=1e-6)
+    assert found["kl/k2_token"] == pytest.approx(0.05, abs=1e-6)
+    assert found["kl/k3_token"] == pytest.approx(0.057430, abs=1e-6)
+    assert METRICS["kl/k3_token"].trl == "kl", "TRL's kl is k3"
+    assert METRICS["kl/k1_token"].trl is None
+    far = numbers([[-300.0] * 3] * 2, [[-1.0] * 3] * 2, [[1, 1, 1]] * 2)
+    assert far["kl/k1_seq"] == pytest.approx(-897, rel=1e-6), "no clamp"
+
+
+@pytest.mark.parametrize("bad", [1e10, math.nan, math.inf, -math.inf])
+def test_what_stands_behind_the_mask_reaches_no_metric(bad: float) -> None:
+    # field case A7
+    found = numbers([[0.0, 0.0]] * 2, [[0.1, bad]] * 2, [[1, 0]] * 2)
+    assert found["kl/k3_token"] == pytest.approx(0.0051709, abs=5e-8)
+    assert all(math.isfinite(value) for value in found.values())
+
+
+def test_the_logged_means_of_unequal_lengths_are_two_numbers() -> None:
+    # field case A22
+    found = numbers([[0.1, 0.2, 0.3], [0.4, 9.0, 9.0]], [[0.0] * 3] * 2, [[1, 1, 1], [1, 0, 0]])
+    assert found["kl/k1_token"] == pytest.approx(0.25, rel=1e-6)
+    assert found["kl/k1_seq"] == pytest.approx(0.5, rel=1e-6)
+
+
+def test_no_metric_grows_with_padding() -> None:
+    # field case A23
+    short = numbers([[0.1, 0.2, 0.7, 0.7]] * 2, [[0.0] * 4] * 2, [[1, 1, 0, 0]] * 2)
+    wide = [0.1, 0.2, *[0.7] * 198]
+    long = numbers([wide] * 2, [[0.0] * 200] * 2, [[1, 1, *[0] * 198]] * 2)
+    assert short["kl/k1_token"] == pytest.approx(0.15, rel=1e-6)
+    assert short["train/entropy_token"] == pytest.approx(0.15, rel=1e-6)
+    assert long == short
+
+
+def test_lengths_are_those_of_the_generation_whatever_is_learned_from_it() -> None:
+    # field case A31: the truncated completion has no score, so nothing is learned from it
+    found = numbers(
+        [[-1.0] * 5] * 2, [[-1.0] * 5] * 2, [[1, 1, 1, 0, 0], [1] * 5],
+        ended=(True, False), proxy=(1.0, math.nan),
+    )  # fmt: skip
+    shown = {name: found[f"tokens/{name}"] for name in ("completion_min", "completion_mean")}
+    assert shown == {"completion_min": 3, "completion_mean": 4}
+    assert found["tokens/completion_max"] == 5
+    assert found["tokens/truncated_frac"] == found["train/unscored_frac"] == 0.5

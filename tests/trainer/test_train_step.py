@@ -147,6 +147,7 @@ def test_beta_counts_in_the_unit_of_the_study() -> None:
 def test_the_controller_gets_the_exact_kl_in_the_studys_unit_and_moves_the_next_step(
     unit: KLUnit,
 ) -> None:
+    # field cases A17 and A22
     model = tiny.loaded()
     bank = Bank(model, tiny.task_data(model), replace(tiny.settings(), kl_unit=unit), tiny.MODEL, 1)
     spec = tiny.trial(beta=0.1, controller="proportional", target_kl=1.0, horizon=20)
@@ -163,6 +164,7 @@ def test_the_controller_gets_the_exact_kl_in_the_studys_unit_and_moves_the_next_
 
 
 def test_a_strong_penalty_keeps_kl_below_that_of_a_weak_one() -> None:
+    # field case A48
     def final_kl(beta: float) -> float:
         bank = tiny.bank(1, max_new_tokens=4)
         bank.admit(0, 0, tiny.trial(beta=beta, seed=1), None)

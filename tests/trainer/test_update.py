@@ -147,6 +147,7 @@ def test_a_gradient_that_breaks_in_a_later_update_keeps_the_weights_of_before() 
     assert not metrics.is_finite
     assert calls == 2, "nothing is applied after the break"
     assert bank.parts.optimizer.num_steps_K == [1]
+    assert metrics.values["train/updates"] == 1, "what was applied (field case A53)"
     assert torch.isfinite(bank.parts.stack.flat_KP).all()
     assert metrics.values["ctrl/beta_next"] == metrics.beta
 
