@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from kltune.report.compare import penalty_to_spread
+from kltune.report.compare import is_beta_raw, penalty_to_spread
 from kltune.report.recommend import Answer, Recommendation
 from kltune.report.rows import StudyRows
-from kltune.spec.trial import BetaUnit
 from kltune.trial.outcome import TrialState
 from kltune.trial.words import number, score
 
@@ -38,11 +37,33 @@ def cautions(study: StudyRows, answer: Answer) -> tuple[str, ...]:
         for t in higher
         if t.peak is not None
     ]
+    texts += _touched(study)
     for row in study.trials:
-        ratio = penalty_to_spread(row, study.spec.beta_unit is BetaUnit.REWARD)
+        ratio = penalty_to_spread(row, is_beta_raw(study.spec))
         if ratio is not None and ratio > LARGEST_PENALTY_RATIO:
             texts.append(
                 f"Trial {row.number}: the mean KL penalty is {number(ratio)} times the spread of the rewards "
                 "within a group, so the reward hardly counts. Lower beta or rescale the reward."
             )
     return tuple(texts)
+
+
+TOUCHED_WORDS = {
+    "train/penalty_clipped_frac": ("trainer.kl.clip", "held the KL of", "of the tokens"),
+    "train/score_clipped_frac": ("trainer.reward.clip", "held", "of the scores"),
+    "train/unscored_frac": ("The proxy", "could not score", "of the completions"),
+    "ctrl/at_bound": ("control.beta_min or beta_max", "held beta in", "of the steps"),
+}
+"""Who did it, what it did, and to what share of what."""
+
+
+def _touched(study: StudyRows) -> list[str]:
+    """What was clipped, bounded or left unscored: never silent."""
+    texts: list[str] = []
+    for name, (who, did, what) in TOUCHED_WORDS.items():
+        shares = {t.number: share for t in study.trials if (share := t.curve.touched[name]) > 0}
+        if shares:
+            worst = max(shares, key=lambda number: shares[number])
+            trials = "trial" if len(shares) == 1 else f"{len(shares)} trials, most in trial"
+            texts.append(f"{who} {did} {100 * shares[worst]:.2g} % {what} ({trials} {worst}).")
+    return texts

@@ -14,8 +14,8 @@ import numpy as np
 from scipy import stats
 
 from kltune.report.rows import Checkpoint, TrialRow
-from kltune.spec.study import ObjectiveSpec
-from kltune.spec.trial import KLUnit
+from kltune.spec.study import ObjectiveSpec, StudySpec
+from kltune.spec.trial import BetaUnit, KLUnit
 
 CONFIDENCE = 0.95
 
@@ -120,6 +120,12 @@ def worst_overoptimised(rows: tuple[TrialRow, ...]) -> TrialRow | None:
     """The trial whose gold fell furthest from its peak while its proxy rose."""
     falls = [(fall, row) for row in rows if (fall := overoptimisation(row)) is not None]
     return max(falls, key=lambda pair: pair[0])[1] if falls else None
+
+
+def is_beta_raw(spec: StudySpec) -> bool:
+    """Whether a beta in the loss is raw reward per nat: by its unit, or beside undivided advantages."""
+    is_undivided = spec.trainer.algorithm in ("dr-grpo", "rloo")
+    return spec.beta_unit is BetaUnit.REWARD or is_undivided
 
 
 def penalty_to_spread(row: TrialRow, is_beta_in_reward: bool) -> float | None:

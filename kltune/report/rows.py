@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from kltune.errors import StudyError
@@ -21,6 +22,14 @@ from kltune.trial.outcome import STATE_OF, StopReason, TrialOutcome, TrialState
 from kltune.trial.record import TrialRecord, read_trials
 
 NAN = float("nan")
+
+TOUCHED = (
+    "train/penalty_clipped_frac",
+    "train/score_clipped_frac",
+    "train/unscored_frac",
+    "ctrl/at_bound",
+)
+"""What a spec may ask for and must not happen in silence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +62,8 @@ class Curve:
     coefficient: tuple[float, ...]
     target: tuple[float, ...]
     """Set point of the controller in kl_unit; nan where there is none."""
+    touched: Mapping[str, float]
+    """Mean share over the steps of what `TOUCHED` names; 0 where a step does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +246,12 @@ def _curve(rows: Sequence[Mapping[str, Any]]) -> Curve:
         beta=column("ctrl/beta"),
         coefficient=column("ctrl/coefficient"),
         target=column("ctrl/target"),
+        touched={
+            name: fmean(finite)
+            if (finite := [x for x in column(name) if math.isfinite(x)])
+            else 0.0
+            for name in TOUCHED
+        },
     )
 
 

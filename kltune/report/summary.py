@@ -9,11 +9,10 @@ from typing import Any, cast
 
 from kltune.metrics.jsonl import encode
 from kltune.report.answer import answer_facts, headline, native_coefficient
-from kltune.report.compare import Difference, penalty_to_spread, plateau
+from kltune.report.compare import Difference, is_beta_raw, penalty_to_spread, plateau
 from kltune.report.controller_blocks import controller_data
 from kltune.report.recommend import Answer, NoAnswer, Recommendation, Versus, recommend
 from kltune.report.rows import Checkpoint, StudyRows, TrialRow, read_study
-from kltune.spec.trial import BetaUnit
 from kltune.trial.outcome import TrialState
 
 HTML = "report.html"
@@ -148,5 +147,5 @@ def _gold(point: Checkpoint | None) -> float | None:
 
 
 def _ratio(study: StudyRows, row: TrialRow) -> float | None:
-    ratio = penalty_to_spread(row, study.spec.beta_unit is BetaUnit.REWARD)
+    ratio = penalty_to_spread(row, is_beta_raw(study.spec))
     return ratio if ratio is not None and math.isfinite(ratio) else None

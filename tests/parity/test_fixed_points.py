@@ -7,7 +7,6 @@ ones and Jeffreys' elsewhere; the points are solved apart from kltune (two_token
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from itertools import combinations
 
@@ -55,22 +54,27 @@ def given() -> Problem:
     return problem(policy_of(bank_of(None), None), SEED, BETA)
 
 
+@pytest.fixture(scope="module")
+def points(given: Problem) -> dict[str, Tensor]:
+    return ends(given)
+
+
 @pytest.fixture
-def even_draws(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def even_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kltune.trainer.train_step.uniforms", even_uniforms)
-    yield
 
 
-def only_near(got_VV: Tensor, given: Problem, kind: str, within: float) -> None:
+def only_near(got_VV: Tensor, points: dict[str, Tensor], kind: str, within: float) -> None:
     """At its own point, and at no other one."""
-    distance = {k: total_variation(got_VV, point) for k, point in ends(given).items()}
+    distance = {k: total_variation(got_VV, point) for k, point in points.items()}
     assert distance.pop(kind) < within, (kind, distance)
     assert min(distance.values()) > APART - within, (kind, distance)
 
 
-def test_the_points_are_far_from_each_other_and_from_the_start(given: Problem) -> None:
-    points = [given.ref_VV, *ends(given).values()]
-    for one, other in combinations(points, 2):
+def test_the_points_are_far_from_each_other_and_from_the_start(
+    given: Problem, points: dict[str, Tensor]
+) -> None:
+    for one, other in combinations([given.ref_VV, *points.values()], 2):
         assert float(one.sum()) == pytest.approx(1, abs=1e-12)
         assert total_variation(one, other) > APART
 
@@ -81,63 +85,74 @@ def test_the_points_are_far_from_each_other_and_from_the_start(given: Problem) -
 @pytest.mark.slow
 @pytest.mark.usefixtures("even_draws")
 @pytest.mark.parametrize("penalty", KIND)
-def test_sampled_rloo_in_one_big_group(given: Problem, penalty: Penalty) -> None:
+def test_sampled_rloo_in_one_big_group(
+    given: Problem, points: dict[str, Tensor], penalty: Penalty
+) -> None:
     got_VV = trained(given, penalty, algorithm="rloo", kl={"top_k": 2})
-    only_near(got_VV, given, KIND[penalty], TOLERANCE)
+    only_near(got_VV, points, KIND[penalty], TOLERANCE)
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("even_draws")
 @pytest.mark.parametrize("penalty", SMALL_GROUPS)
-def test_sampled_dr_grpo_in_groups_of_four(given: Problem, penalty: Penalty) -> None:
+def test_sampled_dr_grpo_in_groups_of_four(
+    given: Problem, points: dict[str, Tensor], penalty: Penalty
+) -> None:
     got_VV = trained(given, penalty, group_size=4, algorithm="dr-grpo")
-    only_near(got_VV, given, KIND[penalty], TOLERANCE)
+    only_near(got_VV, points, KIND[penalty], TOLERANCE)
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("even_draws")
 @pytest.mark.parametrize("penalty", WHOLE)
-def test_sampled_reward_to_go(given: Problem, penalty: Penalty) -> None:
+def test_sampled_reward_to_go(given: Problem, points: dict[str, Tensor], penalty: Penalty) -> None:
     got_VV = trained(given, penalty, algorithm="rloo", kl={"credit": "reward-to-go"})
-    only_near(got_VV, given, "whole", TOLERANCE)
+    only_near(got_VV, points, "whole", TOLERANCE)
 
 
 @pytest.mark.slow
-def test_the_banks_own_draws_reach_the_same_optimum(given: Problem) -> None:
+def test_the_banks_own_draws_reach_the_same_optimum(
+    given: Problem, points: dict[str, Tensor]
+) -> None:
     got_VV = trained(given, Penalty.K1_REWARD, algorithm="rloo")
-    only_near(got_VV, given, "whole", TOLERANCE)
+    only_near(got_VV, points, "whole", TOLERANCE)
 
 
 @pytest.mark.slow
-def test_the_banks_own_draws_reach_the_local_point_with_more_noise(given: Problem) -> None:
+def test_the_banks_own_draws_reach_the_local_point_with_more_noise(
+    given: Problem, points: dict[str, Tensor]
+) -> None:
     # R - beta KL still varies there, so plain draws of this size wander by more
     got_VV = trained(given, Penalty.K2_LOSS, algorithm="rloo")
-    only_near(got_VV, given, "local", 2 * TOLERANCE)
+    only_near(got_VV, points, "local", 2 * TOLERANCE)
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("even_draws")
-def test_ppo_that_neither_discounts_nor_whitens_reaches_the_optimum(given: Problem) -> None:
+def test_ppo_that_neither_discounts_nor_whitens_reaches_the_optimum(
+    given: Problem, points: dict[str, Tensor]
+) -> None:
     critic = {"gamma": 1.0, "gae_lambda": 1.0, "whiten": False, "value_clip": None}
     got_VV = trained(given, Penalty.K1_REWARD, algorithm="ppo", critic=critic)
-    only_near(got_VV, given, "whole", TOLERANCE)
+    only_near(got_VV, points, "whole", TOLERANCE)
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("even_draws")
-def test_grpo_with_small_groups_ends_at_neither_point(given: Problem) -> None:
+def test_grpo_with_small_groups_ends_at_neither_point(
+    given: Problem, points: dict[str, Tensor]
+) -> None:
     """beta / sigma_R is a convention: each group's own spread divides its rewards, but not the KL in the loss."""
     got_VV = trained(given, Penalty.K2_LOSS, group_size=4, algorithm="grpo")
-    points = ends(given)
     assert total_variation(got_VV, points["whole"]) > TOLERANCE
     assert total_variation(got_VV, points["local"]) > 2 * TOLERANCE
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("even_draws")
-def test_k1_in_the_loss_holds_nothing_back(given: Problem) -> None:
+def test_k1_in_the_loss_holds_nothing_back(given: Problem, points: dict[str, Tensor]) -> None:
     got_VV = trained(given, Penalty.K1_LOSS, algorithm="rloo")
-    assert min(total_variation(got_VV, point) for point in ends(given).values()) > 0.5
+    assert min(total_variation(got_VV, point) for point in points.values()) > 0.5
     assert float(got_VV.max()) > 0.9
     assert int(got_VV.argmax()) == int(given.reward_VV.argmax())
 
@@ -148,13 +163,13 @@ def test_k1_in_the_loss_holds_nothing_back(given: Problem) -> None:
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("penalty", KIND)
 def test_ascent_ends_at_its_own_point(
-    given: Problem, penalty: Penalty, algorithm: Algorithm
+    given: Problem, points: dict[str, Tensor], penalty: Penalty, algorithm: Algorithm
 ) -> None:
     got_VV, norm = ascend(given, Rule(penalty, algorithm))
     assert norm < 1e-10
-    point_VV = ends(given)[KIND[penalty]]
+    point_VV = points[KIND[penalty]]
     assert float((got_VV - point_VV).abs().max()) < 1e-9
-    only_near(got_VV, given, KIND[penalty], 1e-6)
+    only_near(got_VV, points, KIND[penalty], 1e-6)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -183,11 +198,20 @@ def test_ascent_of_k1_in_the_loss_runs_to_the_best_completion(
 
 
 @pytest.mark.parametrize("penalty", [p for p in Penalty if p not in KIND])
-def test_a_refused_penalty_rests_at_no_point(given: Problem, penalty: Penalty) -> None:
-    for point_VV in ends(given).values():
+def test_a_refused_penalty_rests_at_no_point(
+    given: Problem, points: dict[str, Tensor], penalty: Penalty
+) -> None:
+    for point_VV in points.values():
         assert resting_norm(given, Rule(penalty), point_VV) > 1e-2
-    for sound, kind in KIND.items():  # as these do at theirs
-        assert resting_norm(given, Rule(sound), ends(given)[kind]) < 1e-10
+
+
+@pytest.mark.parametrize("penalty", KIND)
+def test_a_sound_penalty_rests_at_its_own_point_alone(
+    given: Problem, points: dict[str, Tensor], penalty: Penalty
+) -> None:
+    for kind, point_VV in points.items():
+        norm = resting_norm(given, Rule(penalty), point_VV)
+        assert norm < 1e-10 if kind == KIND[penalty] else norm > 1e-2
 
 
 @pytest.mark.parametrize("pays_own_token", [True, False])

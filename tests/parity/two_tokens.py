@@ -78,7 +78,7 @@ def forward_local(given: Problem) -> Tensor:
     def choose(ref_V: Tensor, value_V: Tensor) -> Tensor:
         # The sum falls in lambda, from infinity at the largest value; at largest + beta it is below 1.
         low, high = value_V.max(), value_V.max() + given.beta
-        for _ in range(200):
+        for _ in range(60):
             middle = (low + high) / 2
             if float((given.beta * ref_V / (middle - value_V)).sum()) > 1:
                 low = middle
@@ -94,7 +94,7 @@ def jeffreys_local(given: Problem) -> Tensor:
 
     def at(lagrange: Tensor, ref_V: Tensor, value_V: Tensor) -> Tensor:
         low, high = ref_V.log() - 60, ref_V.log() + 60
-        for _ in range(200):
+        for _ in range(60):
             log_p = (low + high) / 2
             u = log_p - ref_V.log()
             is_low = value_V - given.beta * u - lagrange + given.beta * (-u).exp() > 0
@@ -103,7 +103,7 @@ def jeffreys_local(given: Problem) -> Tensor:
 
     def choose(ref_V: Tensor, value_V: Tensor) -> Tensor:
         low, high = value_V.min() - 50 * given.beta, value_V.max() + 50 * given.beta
-        for _ in range(100):
+        for _ in range(60):
             middle = (low + high) / 2
             if float(at(middle, ref_V, value_V).sum()) > 1:
                 low = middle

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import shutil
 from pathlib import Path
 
+import pytest
 from fake_study import trial, write_study
 
 from kltune.report.cautions import cautions
@@ -49,3 +51,28 @@ def test_a_trial_whose_folder_is_gone_is_named(tmp_path: Path) -> None:
     assert "Missing" not in text_of(read_study(study))
     shutil.rmtree(study / "trials" / "00001")
     assert "trials 1. They count" in text_of(read_study(study))
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        (
+            "train/penalty_clipped_frac",
+            "trainer.kl.clip held the KL of 2 % of the tokens (trial 0).",
+        ),
+        ("train/score_clipped_frac", "trainer.reward.clip held 2 % of the scores (trial 0)."),
+        ("train/unscored_frac", "The proxy could not score 2 % of the completions (trial 0)."),
+        ("ctrl/at_bound", "control.beta_min or beta_max held beta in 2 % of the steps (trial 0)."),
+    ],
+)
+def test_nothing_is_clipped_bounded_or_left_unscored_in_silence(
+    tmp_path: Path, name: str, text: str
+) -> None:
+    folder = write_study(tmp_path, [trial(0.1)])
+    assert text_of(read_study(folder)) == ""
+    path = folder / "trials" / "00000" / "metrics.jsonl"
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    path.write_text(
+        "".join(json.dumps({**row, name: 0.02}) + "\n" for row in rows), encoding="utf-8"
+    )
+    assert text in text_of(read_study(folder))

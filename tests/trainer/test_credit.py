@@ -23,7 +23,9 @@ def step(penalty: str, beta: float = 0.3, **trainer: object) -> StepMetrics:
 @pytest.mark.parametrize("penalty", [Penalty.K1_REWARD, Penalty.K3_LOSS, Penalty.EXACT_FULL])
 def test_a_clip_of_the_kl_is_counted_and_changes_what_is_paid(penalty: Penalty) -> None:
     free, loose, tight = (step(penalty, kl={"clip": clip}) for clip in (None, 1e3, 0.05))
-    assert free.values["train/penalty_clipped_frac"] == loose.values["train/penalty_clipped_frac"] == 0
+    assert (
+        free.values["train/penalty_clipped_frac"] == loose.values["train/penalty_clipped_frac"] == 0
+    )
     assert free.values["train/loss"] == loose.values["train/loss"]
     assert tight.values["train/penalty_clipped_frac"] > 0.1
     assert tight.values["train/loss"] != free.values["train/loss"]
