@@ -63,7 +63,14 @@ def result(noise: float = 0.15) -> AuditResult:
     for penalty in GRADIENTS:
         full = align(products, penalty.value, "sequence-full")
         local = align(products, penalty.value, "token-local")
-        rows.append(PenaltyRow(penalty, full, local, judge(penalty, full, local)))
+        rows.append(
+            PenaltyRow(
+                penalty,
+                full,
+                local,
+                judge(penalty, full, local, align(products, "token-local", "sequence-full")),
+            )
+        )
     return AuditResult(
         pair=Pair(
             "kitchen after 10 steps with beta 0", "kitchen's start", "train", 40, 64, 2.25, 1.0, 24,

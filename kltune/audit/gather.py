@@ -188,11 +188,12 @@ def _joined(
 
 
 def _penalties(gram: Gram) -> tuple[PenaltyRow, ...]:
+    gap = align(gram, LOCAL, FULL)
     rows: list[PenaltyRow] = []
     for penalty in Penalty:
         if penalty.value in gram.names:
             full, local = align(gram, penalty.value, FULL), align(gram, penalty.value, LOCAL)
-            rows.append(PenaltyRow(penalty, full, local, judge(penalty, full, local)))
+            rows.append(PenaltyRow(penalty, full, local, judge(penalty, full, local, gap)))
     return tuple(rows)
 
 

@@ -62,10 +62,11 @@ class Verdict:
     """For people."""
 
 
-def judge(penalty: Penalty, full: Alignment, local: Alignment) -> Verdict:
+def judge(penalty: Penalty, full: Alignment, local: Alignment, gap: Alignment) -> Verdict:
     """Say what the expected gradient of ``penalty`` is here.
 
-    ``full``: beside the gradient of the whole sequence's KL; ``local``: beside its token-local part.
+    ``full``: beside the gradient of the whole sequence's KL; ``local``: beside its token-local part;
+    ``gap``: that part beside the whole.
     """
     if not full.is_known:
         return Verdict(
@@ -81,7 +82,7 @@ def judge(penalty: Penalty, full: Alignment, local: Alignment) -> Verdict:
     fits_full, fits_local = _is_same(full, sharp), local.is_known and _is_same(local, sharp)
     is_local = _is_local(penalty, full, local) if fits_full and fits_local else fits_local
     if is_local:
-        return Verdict(Kind.LOCAL, _local_words(full))
+        return Verdict(Kind.LOCAL, _local_words(gap))
     if fits_full:
         return Verdict(Kind.FULL, f"the sequence KL's gradient, as good as exact{_within(full)}")
     if _may_be_same(full) or (local.is_known and _may_be_same(local)):
@@ -119,13 +120,15 @@ def _is_local(penalty: Penalty, full: Alignment, local: Alignment) -> bool:
     return theory != _FULL and (theory == _LOCAL or local.missed < full.missed)
 
 
-def _local_words(full: Alignment) -> str:
-    distance = full.distance
+def _local_words(gap: Alignment) -> str:
+    """What every token-local gradient misses, as its exact form shows it."""
+    distance = gap.distance
     assert distance is not None
-    if distance.value > CLEAR * distance.se and full.missed > SAME:
-        return f"token-local: misses {_percent(full.missed)} of the sequence gradient here"
-    below = _percent(max(full.missed_limit, SAME))
-    return f"token-local: the part it misses is small here (below {below})"
+    is_clear = distance.value > CLEAR * distance.se and gap.missed > SAME
+    share = (
+        _percent(gap.missed) if is_clear else f"less than {_percent(max(gap.missed_limit, SAME))}"
+    )
+    return f"token-local: misses {share} of the sequence gradient here"
 
 
 def _within(alignment: Alignment) -> str:

@@ -6,6 +6,7 @@ Arithmetic alone: no file, no model.
 from __future__ import annotations
 
 from kltune.spec.controller_doubts import controller_doubts
+from kltune.spec.penalty import Penalty
 from kltune.spec.problems import Problem
 from kltune.spec.study import StudySpec
 from kltune.spec.trial import KLUnit
@@ -16,9 +17,40 @@ _HIGH_PER_TOKEN = 2.0
 
 def find_doubts(spec: StudySpec) -> list[str]:
     """What would run but is probably not meant, one sentence each, the field first."""
-    return [
-        str(doubt) for doubt in (*controller_doubts(spec), *_kl_doubts(spec), *_step_doubts(spec))
-    ]
+    doubts = (
+        *controller_doubts(spec),
+        *_kl_doubts(spec),
+        *_step_doubts(spec),
+        *_algorithm_doubts(spec),
+    )
+    return [str(doubt) for doubt in doubts]
+
+
+def _algorithm_doubts(spec: StudySpec) -> list[Problem]:
+    """What changes the meaning of beta, or leaves a penalty without its correction."""
+    doubts: list[Problem] = []
+    trainer = spec.trainer
+    if trainer.credit == "length-mean":
+        text = (
+            "length-mean: beta is the price of the mean KL per token, so a nat costs beta / length; where "
+            "lengths vary, that is not the gradient of any KL"
+        )
+        doubts.append(Problem("trainer.kl.credit", text))
+    critic = trainer.value_function
+    if critic is not None and critic.gamma < 1:
+        text = (
+            f"{critic.gamma:g} discounts the KL of later tokens too: beta is no longer the price of a "
+            "sequence's nat"
+        )
+        doubts.append(Problem("trainer.critic.gamma", text))
+    penalties = spec.search.penalty.values()
+    if trainer.epochs * trainer.minibatches > 1 and Penalty.K3_LOSS.value in penalties:
+        text = (
+            f"k3-loss carries no importance ratio (as in classic GRPO), and {trainer.epochs} x "
+            f"{trainer.minibatches} updates per rollout leave the policy that sampled; wk3-loss is corrected"
+        )
+        doubts.append(Problem("search.penalty", text))
+    return doubts
 
 
 def _kl_doubts(spec: StudySpec) -> list[Problem]:

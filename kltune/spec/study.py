@@ -250,6 +250,14 @@ class StudySpec(Closed):
                     f"has no effect, since no KL is paid in the reward ({names}): remove it",
                 )
             )
+        if kl.credit == "length-mean" and Penalty.EXACT_FULL in penalties:
+            problems.append(
+                (
+                    "trainer.kl.credit",
+                    "length-mean prices a nat in the reward by the completion's length, exact-full's part "
+                    "in the loss does not: use sequence or reward-to-go",
+                )
+            )
         if kl.top_k != KLSpec().top_k and Penalty.TOPK_LOSS not in penalties:
             problems.append(
                 (

@@ -14,8 +14,6 @@ from kltune.trainer.critic import Critic
 from kltune.trainer.data import TaskData
 from kltune.trainer.evaluate import evaluate
 from kltune.trainer.full import FullWeights
-
-# FULL
 from kltune.trainer.micro_batch import MicroBatch
 from kltune.trainer.model import LoadedModel
 from kltune.trainer.optimizer import StackedAdamW

@@ -8,6 +8,7 @@ from kltune.audit.statistics import Alignment, Estimate, align
 from kltune.audit.verdict import Kind, Verdict, judge
 from kltune.spec.penalty import Penalty
 
+GAP = Alignment(Estimate(0.9, 0.01), Estimate(0.9, 0.01), 0.92, Estimate(0.09, 0.01))
 TRUE = [0.3719, -0.0153, -0.1724, -0.1843]
 
 # Expected gradients of kl-reference.md §1.2 with respect to the logits, one token, on policy.
@@ -24,11 +25,11 @@ TOY = {
 
 def enumerated(
     gradient: list[float], full: list[float], local: list[float]
-) -> tuple[Alignment, Alignment]:
+) -> tuple[Alignment, Alignment, Alignment]:
     stream = GramStream(1, ("full", "local"), is_exact=True)
     stream.add({"g": np.array(gradient), "full": np.array(full), "local": np.array(local)})
     gram = stream.finish()
-    return align(gram, "g", "full"), align(gram, "g", "local")
+    return align(gram, "g", "full"), align(gram, "g", "local"), align(gram, "local", "full")
 
 
 def verdict(
@@ -41,7 +42,7 @@ def verdict(
     ("penalty", "kind", "words"),
     [
         (Penalty.K1_REWARD, Kind.FULL, "as good as exact"),
-        (Penalty.K2_LOSS, Kind.LOCAL, "the part it misses is small here (below 5 %)"),
+        (Penalty.K2_LOSS, Kind.LOCAL, "token-local: misses less than 5 % of the sequence gradient"),
         (Penalty.K1_LOSS, Kind.NOISE, "no pull: noise only"),
         (Penalty.K3_LOSS, Kind.ELSEWHERE, "points elsewhere: forward KL, token-local"),
         (Penalty.ABS_LOSS, Kind.ELSEWHERE, "points elsewhere: total variation, token-local"),
@@ -90,59 +91,65 @@ def sampled(cosine: float, ratio: float, distance: float, se: float) -> Alignmen
 def test_no_clear_difference_is_a_verdict_only_where_a_large_one_would_have_shown() -> None:
     sharp, dull = sampled(0.97, 1.0, 0.05, 0.03), sampled(0.8, 1.1, 0.3, 0.4)
     elsewhere = sampled(0.5, 1.0, 1.0, 0.05)
-    found = judge(Penalty.K1_REWARD, sharp, elsewhere)
+    found = judge(Penalty.K1_REWARD, sharp, elsewhere, GAP)
     assert (found.kind, found.text) == (
         Kind.FULL,
         "the sequence KL's gradient, as good as exact (difference below 33 %)",
     )
-    found = judge(Penalty.K1_REWARD, dull, elsewhere)
+    found = judge(Penalty.K1_REWARD, dull, elsewhere, GAP)
     assert found.kind is Kind.UNKNOWN
     assert found.text.startswith("not told from the sequence gradient here (difference below 105 %")
 
 
 def test_what_theory_calls_another_gradient_needs_a_sharper_proof_that_it_is_not() -> None:
     sharp, dull = sampled(1.0, 1.0, 0.002, 0.002), sampled(0.97, 1.0, 0.05, 0.03)
-    found = judge(Penalty.K3_LOSS, dull, dull)
+    found = judge(Penalty.K3_LOSS, dull, dull, GAP)
     assert found == Verdict(
         Kind.UNKNOWN,
         "not told from the sequence gradient here (difference below 33 %); in theory forward KL, "
         "token-local",
     )
-    assert judge(Penalty.K3_LOSS, sharp, sharp).kind is Kind.FULL
+    assert judge(Penalty.K3_LOSS, sharp, sharp, GAP).kind is Kind.FULL
 
 
 def test_a_cosine_that_is_below_zero_by_chance_is_no_accusation() -> None:
     vague, sharp = sampled(-0.2, 0.5, 1.4, 0.3), sampled(-0.2, 0.5, 1.4, 0.05)
-    found = judge(Penalty.K1_REWARD, vague, vague)
+    found = judge(Penalty.K1_REWARD, vague, vague, GAP)
     assert found.kind is Kind.ELSEWHERE
     assert "not the reverse KL of the whole sequence of theory" in found.text
-    assert judge(Penalty.K3_REWARD, sharp, sharp).kind is Kind.AWAY
+    assert judge(Penalty.K3_REWARD, sharp, sharp, GAP).kind is Kind.AWAY
 
 
 def test_without_a_reference_gradient_nothing_is_said() -> None:
     nothing = Alignment(None, None, None, None)
-    found = judge(Penalty.K2_LOSS, nothing, nothing)
+    found = judge(Penalty.K2_LOSS, nothing, nothing, GAP)
     assert found.kind is Kind.UNKNOWN
     assert "not clearly above 0" in found.text
 
 
 def test_noise_names_how_long_it_can_be_at_most() -> None:
     noise = Alignment(None, None, 0.12, Estimate(1.0, 0.1))
-    found = judge(Penalty.K1_LOSS, noise, noise)
+    found = judge(Penalty.K1_LOSS, noise, noise, GAP)
     assert found == Verdict(Kind.NOISE, "no pull: noise only (below 12 % of the sequence gradient)")
 
 
 def test_where_both_references_fit_theory_decides_and_else_the_nearer() -> None:
     near, far = sampled(0.99, 1.0, 0.01, 0.02), sampled(0.99, 1.0, 0.02, 0.02)
-    assert judge(Penalty.K1_REWARD, far, near).kind is Kind.FULL
-    assert judge(Penalty.K2_LOSS, near, far).kind is Kind.LOCAL
+    assert judge(Penalty.K1_REWARD, far, near, GAP).kind is Kind.FULL
+    assert judge(Penalty.K2_LOSS, near, far, GAP).kind is Kind.LOCAL
     near, far = sampled(1.0, 1.0, 0.0, 0.002), sampled(1.0, 1.0, 0.001, 0.002)
-    assert judge(Penalty.K3_LOSS, near, far).kind is Kind.FULL
-    assert judge(Penalty.K3_LOSS, far, near).kind is Kind.LOCAL
+    assert judge(Penalty.K3_LOSS, near, far, GAP).kind is Kind.FULL
+    assert judge(Penalty.K3_LOSS, far, near, GAP).kind is Kind.LOCAL
 
 
 def test_a_gradient_that_could_still_be_long_is_not_called_noise() -> None:
     vague = Alignment(None, None, 0.51, Estimate(1.0, 0.1))
-    found = judge(Penalty.K2_REWARD, vague, vague)
+    found = judge(Penalty.K2_REWARD, vague, vague, GAP)
     assert found.kind is Kind.UNKNOWN
     assert "can't be told with these samples: not clearly above 0, below 51 %" in found.text
+
+
+def test_what_a_noisy_token_local_penalty_misses_is_told_by_the_exact_one() -> None:
+    near, far = sampled(0.99, 1.0, 0.01, 0.03), sampled(0.97, 1.0, 0.05, 0.04)
+    found = judge(Penalty.K2_LOSS, far, near, GAP)
+    assert found.text == "token-local: misses 30 % of the sequence gradient here"

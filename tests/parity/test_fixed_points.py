@@ -17,7 +17,7 @@ from parity.two_token_bank import bank_of, even_uniforms, policy_of, trained
 from parity.two_tokens import Problem, ends, problem, sequence_full, total_variation
 from torch import Tensor
 
-from kltune.spec.algorithm import Algorithm
+from kltune.spec.algorithm import Algorithm, Credit
 from kltune.spec.penalty import Penalty
 
 pytestmark = pytest.mark.parity
@@ -214,16 +214,21 @@ def test_a_sound_penalty_rests_at_its_own_point_alone(
         assert norm < 1e-10 if kind == KIND[penalty] else norm > 1e-2
 
 
-@pytest.mark.parametrize("pays_own_token", [True, False])
-@pytest.mark.parametrize("credit", ["sequence", "reward-to-go"])
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-@pytest.mark.parametrize("penalty", WHOLE)
+@pytest.mark.parametrize(
+    ("penalty", "credit", "pays_own_token"),
+    [
+        (Penalty.K1_REWARD, "sequence", True),
+        (Penalty.K1_REWARD, "reward-to-go", True),
+        (Penalty.EXACT_FULL, "sequence", True),
+        (Penalty.EXACT_FULL, "reward-to-go", True),
+        (Penalty.EXACT_FULL, "reward-to-go", False),
+    ],
+)
 def test_the_expected_gradient_is_that_of_the_objective_anywhere(
-    given: Problem, penalty: Penalty, algorithm: Algorithm, credit: str, pays_own_token: bool
+    given: Problem, algorithm: Algorithm, penalty: Penalty, credit: Credit, pays_own_token: bool
 ) -> None:
-    """exact-full pays a token's own exact KL or not: it does not depend on the token. k1 must pay it."""
-    if penalty is Penalty.K1_REWARD and not pays_own_token:
-        credit, pays_own_token = "sequence", True
+    """exact-full may pay a token's own exact KL in the reward or not: it does not depend on the token."""
     generator = torch.Generator().manual_seed(3)
     rule = Rule(penalty, algorithm, credit, pays_own_token)
     for _ in range(3):

@@ -94,3 +94,13 @@ def test_full_fine_tuning_trains_float32_weights(tmp_path: Path) -> None:
     spec["model"] |= {"finetune": "full", "dtype": "bfloat16"}
     (line,) = problems_of(tmp_path, spec)
     assert line.startswith("model.dtype: finetune: full trains float32 weights (got bfloat16)")
+
+
+def test_exact_full_has_one_price_so_no_length_mean(tmp_path: Path) -> None:
+    spec = minimal()
+    spec["trainer"]["kl"] = {"credit": "length-mean"}
+    spec["search"]["penalty"] = "k1-reward"
+    assert problems_of(tmp_path, spec) == []
+    spec["search"]["penalty"] = {"choice": ["k1-reward", "exact-full"]}
+    (line,) = problems_of(tmp_path, spec)
+    assert line.startswith("trainer.kl.credit: length-mean prices a nat in the reward by")

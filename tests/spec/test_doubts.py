@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from spec_files import adaptive, minimal, write
 
 from kltune.spec.doubts import find_doubts
@@ -49,3 +50,42 @@ def test_doubts_about_controllers_come_with_the_others(tmp_path: Path) -> None:
     spec["search"]["horizon"] = 10_000
     fields = [told.split(":")[0] for told in doubts(tmp_path, spec)]
     assert fields == ["search.horizon", "evaluate.every"]
+
+
+@pytest.mark.parametrize(
+    ("trainer", "penalty", "told"),
+    [
+        (
+            {"kl": {"credit": "length-mean"}},
+            "k1-reward",
+            "trainer.kl.credit: length-mean: beta is the price of the mean KL per token",
+        ),
+        (
+            {"algorithm": "ppo", "critic": {"gamma": 0.99}},
+            "k1-reward",
+            "trainer.critic.gamma: 0.99 discounts the KL of later tokens too",
+        ),
+        (
+            {"epochs": 2, "minibatches": 2},
+            "k3-loss",
+            "search.penalty: k3-loss carries no importance ratio (as in classic GRPO), and 2 x 2",
+        ),
+    ],
+)
+def test_what_changes_the_meaning_of_beta_is_doubted(
+    tmp_path: Path, trainer: dict[str, Any], penalty: str, told: str
+) -> None:
+    spec = minimal()
+    spec["trainer"] |= trainer
+    spec["search"]["penalty"] = penalty
+    (line,) = doubts(tmp_path, spec)
+    assert line.startswith(told)
+
+
+def test_a_ratio_that_is_there_or_not_needed_is_not_doubted(tmp_path: Path) -> None:
+    spec = minimal()
+    spec["search"]["penalty"] = "k3-loss"
+    assert doubts(tmp_path, spec) == []
+    spec["trainer"] |= {"epochs": 4}
+    spec["search"]["penalty"] = "wk3-loss"
+    assert doubts(tmp_path, spec) == []
