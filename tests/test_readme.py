@@ -37,7 +37,7 @@ def with_help(readme: str) -> str:
 
 def test_help_texts_are_those_of_the_commands() -> None:
     readme = README.read_text(encoding="utf-8")
-    assert len(BLOCK.findall(readme)) == 4
+    assert len(BLOCK.findall(readme)) == 5
     if os.environ.get("KLTUNE_WRITE_DOCS"):
         README.write_text(with_help(readme), encoding="utf-8")
     assert README.read_text(encoding="utf-8") == with_help(readme), "run `make docs`"
@@ -49,6 +49,7 @@ def test_help_texts_are_those_of_the_commands() -> None:
         "kltune",
         "kltune sweep",
         "kltune report",
+        "kltune audit",
         "kltune explain",
         "kltune explain kl",
         "kltune explain estimators",

@@ -17,7 +17,7 @@ def command(
         Path,
         typer.Argument(
             metavar="TARGET",
-            help="Spec, study folder (with --trial) or model folder (with --reference and --prompts).",
+            help="Spec, study folder or model folder.",
         ),
     ],
     steps: Annotated[
@@ -25,7 +25,7 @@ def command(
         typer.Option(
             metavar="N",
             parser=flags.count,
-            help="Spec: steps with beta 0 before the audit.  [default: 10]",
+            help="Spec: steps with beta 0 first.  [default: 10]",
         ),
     ] = None,
     trial: Annotated[
@@ -37,18 +37,18 @@ def command(
         typer.Option(help="Study: which of its checkpoints.  [default: best]"),
     ] = None,
     reference: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Model: what it is compared with.")
+        Path | None, typer.Option(metavar="FOLDER", help="Model: what to compare it with.")
     ] = None,
     prompts: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Model: prompts (.jsonl or .txt) to complete."),
+        typer.Option(metavar="FILE", help="Model: prompts (.jsonl or .txt)."),
     ] = None,
     samples: Annotated[
         int | None,
         typer.Option(
             metavar="M",
             parser=flags.count,
-            help="Completions to draw; more of them, narrower error bars.",
+            help="Completions to draw; more give narrower error bars.  [default: 1024]",
         ),
     ] = None,
     seed: Annotated[
@@ -57,18 +57,15 @@ def command(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FOLDER", help="Where audit.json and audit.png go.  [default: audits/<name>]"
-        ),
+        typer.Option(metavar="FOLDER", help="For the results.  [default: studies/audits/<name>]"),
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the result as JSON on stdout.")
     ] = False,
 ) -> None:
-    """Compare the gradient of every KL penalty with the exact one, on your own model.
+    """Compare the gradient of every KL penalty with the exact one, on your model.
 
-    Also: KL in both units, bias and spread of each estimator, the KL's pull against the reward's,
-    and what TRL, verl, OpenRLHF and NeMo-RL would log for the same samples.
+    Also each estimator's bias, and what other frameworks would log.
     """
     from kltune.launch.audit import AuditRequest, run_audit
 

@@ -18,7 +18,7 @@ from kltune.audit.gather import Block, Question, gather
 from kltune.audit.plot import save_plot
 from kltune.audit.result import AuditResult
 from kltune.audit.table import audit_table
-from kltune.errors import ExitCode, SpecError
+from kltune.errors import ExitCode, RunError, SpecError
 from kltune.launch.saying import say
 from kltune.launch.stdout import reserved_stdout
 from kltune.launch.threads import share_cores
@@ -113,6 +113,9 @@ class Subject:
     blocks: Iterable[Block]
 
 
+AUDITS = Path("studies") / "audits"
+"""Where results go unless the request says otherwise."""
+
 Find = Callable[[AuditRequest, Kind], Subject]
 
 
@@ -158,13 +161,17 @@ class _Progress:
 
 
 def _write(request: AuditRequest, subject: Subject, audited: AuditResult, result: TextIO) -> None:
-    folder = request.out or Path("audits") / subject.name
+    folder = request.out or AUDITS / subject.name
     facts = audited.as_json()
-    write_json(folder / "audit.json", facts)
-    save_plot(audited, folder / "audit.png")
+    # Shown before it is written: a full disk must not cost the answer.
     if request.as_json:
         result.write(encode(facts) + "\n")
         result.flush()
     else:
         Console(file=result).print(audit_table(audited))
+    try:
+        write_json(folder / "audit.json", facts)
+        save_plot(audited, folder / "audit.png")
+    except OSError as error:
+        raise RunError(f"{folder}: the audit can't be written there: {error.strerror}") from error
     say(f"wrote {folder / 'audit.json'} and {folder / 'audit.png'}")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from spec_files import minimal, write
 
-from kltune.errors import ExitCode, SpecError
+from kltune.errors import ExitCode, RunError, SpecError
 from kltune.launch.audit import AuditRequest, Kind, Subject, run_audit
 
 
@@ -58,7 +58,7 @@ def test_without_json_stdout_is_the_table(
     shown = capfd.readouterr()
     assert "k1-reward" in shown.out
     assert "nats/token" in shown.out
-    assert (tmp_path / "audits" / "small" / "audit.png").is_file()
+    assert (tmp_path / "studies" / "audits" / "small" / "audit.png").is_file()
 
 
 @pytest.mark.parametrize(
@@ -112,3 +112,13 @@ def test_a_bad_spec_is_refused_before_anything_is_loaded(tmp_path: Path) -> None
     gone = write(tmp_path, {**minimal(), "model": {"base": "./gone"}})
     with pytest.raises(SpecError, match=r"model\.base"):
         run_audit(AuditRequest(gone), never)
+
+
+def test_an_answer_is_shown_even_where_it_can_not_be_written(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "taken").write_text("a file", encoding="utf-8")
+    request = AuditRequest(write(tmp_path, minimal()), out=tmp_path / "taken")
+    with pytest.raises(RunError, match="the audit can't be written there"):
+        run_audit(request, fake_subject)
+    assert "k1-reward" in capfd.readouterr().out
