@@ -20,12 +20,18 @@ def kl_per_token(kl_seq: float, mean_tokens: float) -> float:
     return kl_seq / _above_zero("mean completion length in tokens", mean_tokens)
 
 
-def advantage_scale(algorithm: str, sigma_r: float, std_r: float) -> float | None:
+def advantage_scale(
+    algorithm: str, sigma_r: float, std_r: float, *, is_whitened: bool = True
+) -> float | None:
     """What an algorithm divides its advantages by, in raw proxy reward, as measured under the reference.
 
     GRPO: ``sigma_r``, the standard deviation within a group; REINFORCE++ and PPO: ``std_r``,
-    that over all completions; none for RLOO and Dr.GRPO, which divide by nothing.
+    that over all completions (PPO's at the start, when its values are 0; a critic that knows
+    the returns makes its advantages smaller). None for RLOO and Dr.GRPO, which divide by
+    nothing, and for a PPO that is not whitened.
     """
+    if algorithm == "ppo" and not is_whitened:
+        return None
     return {"grpo": sigma_r, "reinforce": std_r, "ppo": std_r}.get(algorithm)
 
 

@@ -43,6 +43,7 @@ def _algorithm_doubts(spec: StudySpec) -> list[Problem]:
             "sequence's nat"
         )
         doubts.append(Problem("trainer.critic.gamma", text))
+    doubts += _reference_doubts(spec)
     penalties = spec.search.penalty.values()
     if trainer.epochs * trainer.minibatches > 1 and Penalty.K3_LOSS.value in penalties:
         text = (
@@ -88,3 +89,21 @@ def _step_doubts(spec: StudySpec) -> list[Problem]:
         return []
     text = f"{spec.evaluate.every} of {spec.trainer.steps} steps: gold is seen at the start and the end only"
     return [Problem("evaluate.every", text)]
+
+
+def _reference_doubts(spec: StudySpec) -> list[Problem]:
+    trainer, every = spec.trainer, spec.trainer.reference.every
+    if every is None:
+        return []
+    if every >= trainer.steps:
+        text = (
+            f"{every} steps don't pass within a trial of {trainer.steps}: the reference never moves"
+        )
+        return [Problem("trainer.reference.every", text)]
+    if every == 1 and trainer.reference.mixture == 1 and trainer.epochs * trainer.minibatches == 1:
+        text = (
+            "with one update per step the policy is at its reference whenever it learns, so the KL that a "
+            "penalty sees is always 0"
+        )
+        return [Problem("trainer.reference.every", text)]
+    return []

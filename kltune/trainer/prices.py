@@ -30,6 +30,14 @@ class Prices:
         return self.loss or self.reward
 
 
+def advantage_divisor(settings: BankSettings) -> float | None:
+    """What the bank's algorithm divides its advantages by, in raw proxy reward; none: nothing."""
+    trainer, scale = settings.trainer, settings.scale
+    critic = trainer.value_function
+    is_whitened = critic is None or critic.whiten
+    return advantage_scale(trainer.algorithm, scale.sigma, scale.std, is_whitened=is_whitened)
+
+
 def prices(settings: BankSettings, spec: TrialSpec, beta: float, reward_factor: float) -> Prices:
     """Prices of a step; ``reward_factor``: shaped reward per raw proxy reward.
 
@@ -40,7 +48,7 @@ def prices(settings: BankSettings, spec: TrialSpec, beta: float, reward_factor: 
     if penalty is None or beta == 0:
         return Prices(0.0, 0.0)
     trainer, unit = settings.trainer, settings.beta_unit
-    scale = advantage_scale(trainer.algorithm, settings.scale.sigma, settings.scale.std)
+    scale = advantage_divisor(settings)
     share = baseline_share(trainer.algorithm, trainer.group_size)
     if not penalty.in_reward:
         left = share if unit is BetaUnit.REWARD else 1.0

@@ -25,11 +25,11 @@ from kltune.trainer.keyed import Purpose, generator, uniforms
 from kltune.trainer.model import LoadedModel
 from kltune.trainer.parts import BankParts
 from kltune.trainer.penalty_gradients import Terms
-from kltune.trainer.prices import prices
+from kltune.trainer.prices import advantage_divisor, prices
 from kltune.trainer.probe_block import Look, ProbeBlock
 from kltune.trainer.rollout import Rollout, rollout
 from kltune.trainer.shaping import Moments, shape_scores
-from kltune.units import advantage_scale, in_advantage_units
+from kltune.units import in_advantage_units
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +70,7 @@ def coefficient(parts: BankParts, setting: TrialSpec) -> float:
     price = prices(parts.settings, setting, setting.beta, factor)
     if price.loss:
         return price.loss
-    divisor = advantage_scale(trainer.algorithm, scale.sigma, scale.std)
-    return in_advantage_units(price.reward, divisor, factor)
+    return in_advantage_units(price.reward, advantage_divisor(parts.settings), factor)
 
 
 def probe(

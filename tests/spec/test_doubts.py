@@ -82,6 +82,24 @@ def test_what_changes_the_meaning_of_beta_is_doubted(
     assert line.startswith(told)
 
 
+@pytest.mark.parametrize(
+    ("reference", "told"),
+    [
+        ({"every": 20}, "20 steps don't pass within a trial of 20: the reference never moves"),
+        ({"every": 1}, "with one update per step the policy is at its reference whenever it"),
+    ],
+)
+def test_a_reference_that_never_moves_or_never_lags_is_doubted(
+    tmp_path: Path, reference: dict[str, Any], told: str
+) -> None:
+    spec = minimal()
+    spec["trainer"]["reference"] = reference
+    (line,) = doubts(tmp_path, spec)
+    assert line.startswith(f"trainer.reference.every: {told}")
+    spec["trainer"]["reference"] = {"every": 5}
+    assert doubts(tmp_path, spec) == []
+
+
 def test_a_ratio_that_is_there_or_not_needed_is_not_doubted(tmp_path: Path) -> None:
     spec = minimal()
     spec["search"]["penalty"] = "k3-loss"

@@ -150,7 +150,7 @@ def test_a_step_that_never_fits_is_the_highest_slots_fault_and_changes_nothing()
         if torch.is_grad_enabled():
             raise RuntimeError(NO_MEMORY)
 
-    handle = bank.parts.loaded.head.register_forward_pre_hook(hook)
+    handle = bank.parts.loaded.body.register_forward_pre_hook(hook)
     before = bank.parts.stack.flat_KP.clone()
     with pytest.raises(OutOfMemoryFault) as caught:
         bank.train_step()

@@ -64,3 +64,10 @@ def test_a_shaped_reward_has_a_shaped_price_beside_the_same_normalised_advantage
 
 def test_beta_zero_costs_nothing() -> None:
     assert prices(tiny.settings(), tiny.trial(beta=0.0, penalty=None), 0.0, 1.0) == Prices(0.0, 0.0)
+
+
+def test_a_ppo_that_is_not_whitened_divides_by_nothing() -> None:
+    settings = tiny.settings(algorithm="ppo", critic={"whiten": False})
+    trial = tiny.trial(beta=0.2, penalty="wk3-loss")
+    assert prices(settings, trial, 0.2, 1.0) == Prices(0.0, 0.2)
+    assert priced(Penalty.WK3_LOSS, "ppo").loss == pytest.approx(0.25)
