@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from typing import Final
 
 from kltune.audit.estimators import EstimatorRow
 from kltune.audit.statistics import Alignment, Estimate
 from kltune.audit.verdict import Verdict
 from kltune.frameworks.survey import FrameworkLog
 from kltune.spec.penalty import Penalty
+
+FORWARD: Final = (
+    "KL(reference || policy) of the next token, exact at the policy's own prefixes (as metric "
+    "kl/forward_token); not per token of completions that the reference draws"
+)
+"""What ``forward_token`` is, for readers of the JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +48,7 @@ class Divergences:
     kl_seq: Estimate
     """KL(policy || reference), nats per sequence."""
     forward_token: Estimate
-    """KL(reference || policy) at the policy's own prefixes, nats per token."""
+    """KL(reference || policy) at the policy's own prefixes (kl/forward_token), nats per token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +117,10 @@ class AuditResult:
             "kl": {
                 "token_nats": asdict(self.divergences.kl_token),
                 "sequence_nats": asdict(self.divergences.kl_seq),
-                "forward_token_nats": asdict(self.divergences.forward_token),
+                "forward_token_nats": {
+                    **asdict(self.divergences.forward_token),
+                    "definition": FORWARD,
+                },
             },
             "estimators": [asdict(row) for row in self.estimators],
             "penalties": [_penalty_json(row) for row in self.penalties],

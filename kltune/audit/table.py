@@ -65,7 +65,13 @@ def _facts(result: AuditResult) -> Table:
             f"temperature {pair.temperature:g}"
         ),
     )
-    table.add_row("KL(reference, policy)", Text(f"{_plus_minus(kl.forward_token)} nats/token"))
+    table.add_row(
+        "KL(reference, policy)",
+        Text(
+            f"{_plus_minus(kl.forward_token)} nats/token, exact at the policy's own prefixes, not the "
+            "reference's (as metric kl/forward_token)"
+        ),
+    )
     table.add_row("Gradient lengths", Text(_norm_words(result.norms)))
     table.add_row("Took", Text(duration(result.seconds)))
     return table

@@ -8,10 +8,12 @@ Rules, in this order; "clear" is three standard errors, "limit" two above the va
 3. Its cosine with the sequence KL's gradient is clearly below 0: pushes away from the reference.
 4. Its difference from a reference, relative to that reference's length, is 5 % or less, or not clearly
    more: it is that reference's gradient, if the limit of the difference is 50 % or less (10 % where theory
-   says that it is another gradient). Where both references fit, the one that theory names; where theory
-   names neither, the nearer.
-5. The limit is wider, and no difference is clear: can't be told with these samples.
-6. Anything else points elsewhere; what theory says it is stands beside the numbers.
+   says that it is another gradient).
+5. It is one reference's gradient by rule 4, and no difference from the other is clear either: the two are
+   not told apart, and what theory says is said to be theory. But where the limit of the difference from
+   the reference that theory names is 5 % or less, it is that one's gradient.
+6. The limit is wider, and no difference is clear: can't be told with these samples.
+7. Anything else points elsewhere; what theory says it is stands beside the numbers.
 """
 
 from __future__ import annotations
@@ -40,6 +42,11 @@ CLEAR = 3.0
 
 _FULL: Final = Penalty.EXACT_FULL.nature.gradient
 _LOCAL: Final = Penalty.EXACT_LOSS.nature.gradient
+
+_EXACT: Final = "the sequence KL's gradient, as good as exact"
+_EITHER: Final = (
+    "the sequence KL's gradient or its token-local part: not told apart here; in theory"
+)
 
 
 class Kind(StrEnum):
@@ -80,11 +87,14 @@ def judge(penalty: Penalty, full: Alignment, local: Alignment, gap: Alignment) -
         return Verdict(Kind.AWAY, "pushes away from the reference")
     sharp = SHARP if penalty.nature.gradient in (_FULL, _LOCAL) else ALIKE
     fits_full, fits_local = _is_same(full, sharp), local.is_known and _is_same(local, sharp)
-    is_local = _is_local(penalty, full, local) if fits_full and fits_local else fits_local
-    if is_local:
-        return Verdict(Kind.LOCAL, _local_words(gap))
+    if (fits_full and local.is_known and _may_be_same(local)) or (
+        fits_local and _may_be_same(full)
+    ):
+        return _either(penalty, full, local, gap)
+    if fits_local:
+        return Verdict(Kind.LOCAL, f"token-local: {_local_words(gap)}")
     if fits_full:
-        return Verdict(Kind.FULL, f"the sequence KL's gradient, as good as exact{_within(full)}")
+        return Verdict(Kind.FULL, f"{_EXACT}{_within(full)}")
     if _may_be_same(full) or (local.is_known and _may_be_same(local)):
         below = f"below {_percent(full.missed_limit)}"
         return Verdict(
@@ -114,10 +124,23 @@ def _is_same(alignment: Alignment, sharp: float) -> bool:
     return _may_be_same(alignment) and alignment.missed_limit <= sharp
 
 
-def _is_local(penalty: Penalty, full: Alignment, local: Alignment) -> bool:
-    """Which of two references that both fit."""
+def _either(penalty: Penalty, full: Alignment, local: Alignment, gap: Alignment) -> Verdict:
+    """It fits one reference and may be the other: theory decides, and is said to have decided."""
     theory = penalty.nature.gradient
-    return theory != _FULL and (theory == _LOCAL or local.missed < full.missed)
+    if theory not in (_FULL, _LOCAL):
+        nearer = Kind.LOCAL if local.missed < full.missed else Kind.FULL
+        return Verdict(nearer, f"{_EITHER}: {theory}")
+    own, kind = (full, Kind.FULL) if theory == _FULL else (local, Kind.LOCAL)
+    if own.missed_limit <= SAME:
+        is_full = kind is Kind.FULL
+        words = f"{_EXACT}{_within(full)}" if is_full else f"token-local: {_local_words(gap)}"
+        return Verdict(kind, words)
+    told = (
+        "the whole sequence's"
+        if kind is Kind.FULL
+        else f"the token-local part ({_local_words(gap)})"
+    )
+    return Verdict(kind if _is_same(own, SHARP) else Kind.UNKNOWN, f"{_EITHER}: {told}")
 
 
 def _local_words(gap: Alignment) -> str:
@@ -128,7 +151,7 @@ def _local_words(gap: Alignment) -> str:
     share = (
         _percent(gap.missed) if is_clear else f"less than {_percent(max(gap.missed_limit, SAME))}"
     )
-    return f"token-local: misses {share} of the sequence gradient here"
+    return f"misses {share} of the sequence gradient here"
 
 
 def _within(alignment: Alignment) -> str:

@@ -5,6 +5,7 @@ Imports typer and the error tree, nothing else: `kltune --help` starts in 0.3 s.
 
 from __future__ import annotations
 
+import io
 import sys
 from typing import Annotated
 
@@ -49,6 +50,10 @@ def _root(
 
 def main() -> None:
     """Run the command line; an error that a person should read is one message on stderr."""
+    # A terminal that can't show a character gets a replacement, not a traceback.
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     try:
         app()
     except KltuneError as error:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from kltune.explain.flags import above_zero, at_least_1, finite, not_negative, one_of
+from kltune.explain.flags import above_zero, at_least_1, finite, not_negative, one_of, one_or_more
 from kltune.spec.control import PRESETS
 from kltune.spec.controller_doubts import INERT_BELOW, inert_horizon
 from kltune.spec.trial import CONTROLLER_CLIP
@@ -32,6 +32,8 @@ class Liveliness(StrEnum):
     LIVE = "live"
     FAST = "fast"
     STUCK = "stuck"
+    BROKEN = "broken"
+    """A step at KL 0 takes beta to 0 or below: a sweep refuses the horizon."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +61,10 @@ class Speed:
     horizon: float
     gain: float
     """rows / horizon."""
-    factor: float
-    """Of beta in one step at full error."""
+    factor: float | None
+    """Of beta in one step at full error; none, as the two below, where the horizon is broken."""
     steps_to_double: int | None
-    most_in_run: float
+    most_in_run: float | None
     """Factor of beta over the run at full error."""
     is_asked: bool
 
@@ -100,15 +102,17 @@ class ControllerFacts:
     error: float
     """Clipped to +- clip."""
     gain: float
-    factor: float
-    """Of beta in the next step."""
-    beta_next: float
-    most: float
+    factor: float | None
+    """Of beta in the next step; none, as the four below, where the horizon is broken."""
+    beta_next: float | None
+    most: float | None
     """Highest beta that the run can reach."""
-    least: float
+    least: float | None
     steps_to_double: int | None
     """At full error."""
     liveliness: Liveliness
+    shortest_horizon: float
+    """Horizon at and below which it is broken, sequences."""
     live_horizon: float
     """Horizon up to which beta can rise by 10 % in the run, sequences."""
     target_other_unit: float
@@ -127,9 +131,11 @@ def explain_controller(question: ControllerQuestion) -> ControllerFacts:
     raw = question.kl / question.target - 1
     error = max(-CONTROLLER_CLIP, min(CONTROLLER_CLIP, raw))
     gain = question.rows / question.horizon
-    factor = 1 + error * gain
+    is_broken = _is_broken(question.rows, question.horizon)
+    factor = None if is_broken else 1 + error * gain
     convert = kl_per_sequence if question.unit == "token" else kl_per_token
     most, least = (run_factor(sign * CONTROLLER_CLIP * gain, question.steps) for sign in (1, -1))
+    doubles = not is_broken and question.beta > 0
     return ControllerFacts(
         target=question.target,
         kl=question.kl,
@@ -140,11 +146,12 @@ def explain_controller(question: ControllerQuestion) -> ControllerFacts:
         error=error,
         gain=gain,
         factor=factor,
-        beta_next=question.beta * factor,
-        most=question.beta * most,
-        least=question.beta * least,
-        steps_to_double=steps_to_double(question.rows, question.horizon),
-        liveliness=_liveliness(question.beta, most, gain),
+        beta_next=None if factor is None else question.beta * factor,
+        most=None if is_broken else _times(question.beta, most),
+        least=None if is_broken else _times(question.beta, least),
+        steps_to_double=steps_to_double(question.rows, question.horizon) if doubles else None,
+        liveliness=Liveliness.BROKEN if is_broken else _liveliness(question.beta, most, gain),
+        shortest_horizon=CONTROLLER_CLIP * question.rows,
         live_horizon=inert_horizon(question.rows, question.steps),
         target_other_unit=convert(question.target, question.tokens),
         other_unit="sequence" if question.unit == "token" else "token",
@@ -170,14 +177,24 @@ def steps_to_double(rows: float, horizon: float) -> int | None:
 def speed(rows: float, horizon: float, steps: int, *, is_asked: bool = False) -> Speed:
     """What a horizon does at most."""
     change = CONTROLLER_CLIP * rows / horizon
+    is_broken = _is_broken(rows, horizon)
     return Speed(
         horizon=horizon,
         gain=rows / horizon,
-        factor=1 + change,
-        steps_to_double=steps_to_double(rows, horizon),
-        most_in_run=run_factor(change, steps),
+        factor=None if is_broken else 1 + change,
+        steps_to_double=None if is_broken else steps_to_double(rows, horizon),
+        most_in_run=None if is_broken else run_factor(change, steps),
         is_asked=is_asked,
     )
+
+
+def _is_broken(rows: float, horizon: float) -> bool:
+    """Whether a step at KL 0 multiplies beta by 0 or less, as a sweep refuses it."""
+    return horizon <= CONTROLLER_CLIP * rows
+
+
+def _times(beta: float, factor: float) -> float:
+    return beta * factor if beta else 0.0
 
 
 def _speeds(question: ControllerQuestion) -> tuple[Speed, ...]:
@@ -227,6 +244,6 @@ def _check(question: ControllerQuestion) -> None:
     finite("--kl", question.kl)
     above_zero("--horizon", question.horizon)
     at_least_1("--rows", question.rows)
-    above_zero("--tokens", question.tokens)
+    one_or_more("--tokens", question.tokens)
     not_negative("--beta", question.beta)
     at_least_1("--steps", question.steps)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from rich.console import Group
-from rich.table import Table
 from rich.text import Text
 
 from kltune.explain import page
@@ -22,19 +21,7 @@ def controller_screen(facts: ControllerFacts, question: ControllerQuestion) -> G
         page.facts(
             [
                 ("verdict", _verdict(facts, question)),
-                (
-                    "this step",
-                    f"KL {short(facts.kl)} against target {short(facts.target)} {unit}: KL / target - 1 = "
-                    f"{short(facts.raw_error)}, clipped to {short(facts.error)}; n / horizon = {question.rows:,} / "
-                    f"{short(question.horizon)} = {short(facts.gain)}. beta {short(facts.beta)} × "
-                    f"{facts.factor:.6g} = {short(facts.beta_next, 6)}.",
-                ),
-                (
-                    "the run",
-                    f"beta stays between {short(facts.least)} and {short(facts.most)} in {question.steps:,} steps of "
-                    f"{question.rows:,} completions, whatever KL does. Doubling takes about {_steps(facts.steps_to_double)} "
-                    "at full error.",
-                ),
+                *_course(facts, question),
                 (
                     "unit",
                     f"{short(facts.target)} {unit} is {short(facts.target_other_unit)} nats/{facts.other_unit} at "
@@ -48,11 +35,36 @@ def controller_screen(facts: ControllerFacts, question: ControllerQuestion) -> G
     )
 
 
+def _course(facts: ControllerFacts, question: ControllerQuestion) -> list[tuple[str, str]]:
+    """The step and the run; nothing where there is none to speak of."""
+    if facts.factor is None:
+        return []
+    step = (
+        f"KL {short(facts.kl)} against target {short(facts.target)} nats/{facts.unit}: KL / target - 1 = "
+        f"{short(facts.raw_error)}, clipped to {short(facts.error)}; n / horizon = {question.rows:,} / "
+        f"{short(question.horizon)} = {short(facts.gain)}. beta {short(facts.beta)} × "
+        f"{facts.factor:.6g} = {short(facts.beta_next, 6)}."
+    )
+    run = (
+        f"beta stays between {short(facts.least)} and {short(facts.most)} in {question.steps:,} steps of "
+        f"{question.rows:,} completions, whatever KL does. Doubling takes about {_steps(facts.steps_to_double)} "
+        "at full error."
+    )
+    if facts.liveliness is Liveliness.STUCK:
+        run = "beta stays 0, whatever KL does. Start from a beta above 0."
+    return [("this step", step), ("the run", run)]
+
+
 def _verdict(facts: ControllerFacts, question: ControllerQuestion) -> Text:
     bound = f"horizon {short(facts.live_horizon)}"
+    if facts.liveliness is Liveliness.BROKEN:
+        return page.bad(
+            f"BROKEN: at horizon {short(facts.shortest_horizon)} ({facts.clip:g} × n) and below, a step at KL 0 "
+            f"takes beta to 0 or below (n / horizon is {short(facts.gain)}). A sweep refuses it."
+        )
     if facts.liveliness is Liveliness.STUCK:
         return page.bad("STUCK: beta 0 times anything is 0.")
-    if facts.liveliness is Liveliness.INERT:
+    if facts.liveliness is Liveliness.INERT and facts.most is not None:
         rise = 100 * (facts.most / facts.beta - 1)
         return page.bad(
             f"INERT: it can raise beta by {rise:.1f} % at most in {question.steps:,} steps, so beta is fixed in "
@@ -66,14 +78,14 @@ def _verdict(facts: ControllerFacts, question: ControllerQuestion) -> Text:
     return page.good(f"LIVE: beta can move by 10 % and more within the run (up to {bound}).")
 
 
-def _speeds(facts: ControllerFacts, question: ControllerQuestion) -> tuple[Text, Table]:
+def _speeds(facts: ControllerFacts, question: ControllerQuestion) -> tuple[Text, page.Columns]:
     rows = [
         (
             page.good(short(s.horizon)) if s.is_asked else short(s.horizon),
             short(s.gain),
-            f"{s.factor:.4f}",
+            page.ABSENT if s.factor is None else f"{s.factor:.4f}",
             page.ABSENT if s.steps_to_double is None else f"{s.steps_to_double:,}",
-            f"× {short(s.most_in_run)}",
+            page.ABSENT if s.most_in_run is None else f"× {short(s.most_in_run)}",
             "yours" if s.is_asked else "",
         )
         for s in facts.speeds
@@ -87,10 +99,12 @@ def _speeds(facts: ControllerFacts, question: ControllerQuestion) -> tuple[Text,
         "<",
     ]
     note = f"at n = {question.rows:,}; to move it to another n, keep n / horizon"
+    if facts.liveliness is Liveliness.STUCK:
+        note += "; for a beta above 0"
     return page.heading("How fast a horizon is", note), page.columns(heads, rows)
 
 
-def _thresholds(facts: ControllerFacts) -> tuple[Text, Table]:
+def _thresholds(facts: ControllerFacts) -> tuple[Text, page.Columns]:
     rows = [
         (
             t.name,

@@ -97,6 +97,15 @@ def deviation(policy: Sequence[float], values: Sequence[float]) -> float:
     return math.sqrt(mean(policy, [(v - centre) ** 2 if math.isfinite(v) else 0 for v in values]))
 
 
+def unseen(policy: Sequence[float], reference: Sequence[float]) -> float:
+    """Probability that the reference gives to answers that the policy never gives.
+
+    By so much the mean of k3 over the policy's answers is below the KL: the mean of ``reference / policy``
+    over them is 1 - unseen.
+    """
+    return math.fsum(q for p, q in zip(policy, reference, strict=True) if p == 0)
+
+
 def _log_ratio(p: float, q: float) -> float:
     if p == q:
         return 0.0

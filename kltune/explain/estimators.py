@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from kltune.explain.distribution import Pair, deviation, kl, log_ratios, mean
+from kltune.explain.distribution import Pair, deviation, kl, log_ratios, mean, unseen
 from kltune.spec.penalty import Penalty
 
 _TINY: Final = 1e-12
@@ -86,6 +86,8 @@ class EstimatorsFacts:
     reference: tuple[float, ...]
     kl: float
     kl_other_way: float
+    unseen: float
+    """Probability of the reference on answers that the policy never gives: k3 is too low by it."""
     estimators: tuple[EstimatorFacts, ...]
     true_gradient: tuple[float, ...] | None
     """Of KL(policy ‖ reference) with respect to the logits; none where the KL is infinite."""
@@ -103,6 +105,7 @@ def explain_estimators(pair: Pair) -> EstimatorsFacts:
         reference=q,
         kl=exact,
         kl_other_way=kl(q, p),
+        unseen=unseen(p, q),
         estimators=(
             *(_estimator(pair, name, exact) for name in ESTIMATORS),
             EstimatorFacts("exact", "Σ p log(p/q)", exact, 0.0, 0.0, 1 if finite else None),

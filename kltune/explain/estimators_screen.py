@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from rich.console import Group
 from rich.text import Text
 
@@ -36,7 +38,18 @@ def estimators_screen(facts: EstimatorsFacts, *, is_example: bool) -> Group:
                 for row in facts.estimators
             ],
         ),
+        support_note(facts.unseen) if math.isfinite(facts.kl) else None,
         *_pulls(facts),
+    )
+
+
+def support_note(unseen: float) -> Text | None:
+    """Why k3's mean is below the KL; none where it is not."""
+    if unseen == 0:
+        return None
+    return page.doubtful(
+        "k3 is unbiased only where the policy can give every answer of the reference: "
+        f"{short(unseen)} of it are lost here, and by so much k3's mean is below the KL."
     )
 
 

@@ -41,6 +41,17 @@ def not_negative(flag: str, value: float) -> float:
     return value
 
 
+def one_or_more(flag: str, value: float) -> float:
+    """A finite number, 1 or more.
+
+    Raises:
+        SpecError: anything else.
+    """
+    if not (math.isfinite(value) and value >= 1):
+        raise SpecError(f"{flag}: must be 1 or more (got {value:g})")
+    return value
+
+
 def at_least_1(flag: str, value: int) -> int:
     """A count.
 

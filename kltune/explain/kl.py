@@ -15,6 +15,8 @@ from kltune.explain.distribution import (
     deviation,
     kl,
     log_ratios,
+    mean,
+    unseen,
 )
 from kltune.explain.estimators import k3
 
@@ -94,6 +96,10 @@ class KLFacts:
     seed: int
     samples: tuple[Sample, ...]
     """Empty where the KL is infinite."""
+    k3_mean: float
+    """Expectation of k3, nats: the KL - unseen."""
+    unseen: float
+    """Probability of the reference on answers that the policy never gives."""
 
 
 def explain_kl(pair: Pair, seed: int = SEED) -> KLFacts:
@@ -114,6 +120,8 @@ def explain_kl(pair: Pair, seed: int = SEED) -> KLFacts:
         moves=price_list(q),
         seed=seed,
         samples=draw(p, ratios, seed) if math.isfinite(forward) else (),
+        k3_mean=mean(p, [k3(u) for u in ratios]),
+        unseen=unseen(p, q),
     )
 
 

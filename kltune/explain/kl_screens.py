@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from rich.console import Group
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from kltune.explain import page
+from kltune.explain.estimators_screen import support_note
 from kltune.explain.kl import MOVED, ODDS, RARE, KLFacts
 from kltune.explain.mean import CHANCE, DIVERGED, MeanFacts, Reading
 from kltune.explain.page import nats, short
@@ -32,7 +33,7 @@ def kl_screen(facts: KLFacts, *, is_example: bool) -> Group:
     )
 
 
-def _answers(facts: KLFacts) -> Table:
+def _answers(facts: KLFacts) -> page.Columns:
     largest = sorted(facts.answers, key=lambda a: -abs(a.contribution))[:_SHOWN]
     shown = [answer for answer in facts.answers if answer in largest][:_SHOWN]
     rows = [
@@ -87,7 +88,7 @@ def _listed(names: list[str]) -> str:
     return ", ".join(names[:_SHOWN]) + (f" and {rest} more" if rest > 0 else "")
 
 
-def _prices(facts: KLFacts) -> tuple[Text, Table]:
+def _prices(facts: KLFacts) -> tuple[Text, page.Columns]:
     first = facts.moves[0]
     rows = [
         (
@@ -106,7 +107,7 @@ def _prices(facts: KLFacts) -> tuple[Text, Table]:
     )
 
 
-def _samples(facts: KLFacts) -> tuple[Text, Table]:
+def _samples(facts: KLFacts) -> tuple[RenderableType | None, ...]:
     rows = [
         (
             f"{s.answers:,} answers",
@@ -115,10 +116,11 @@ def _samples(facts: KLFacts) -> tuple[Text, Table]:
         )
         for s in facts.samples
     ]
-    rows.append(("exact", nats(facts.kl), nats(facts.kl)))
+    rows.append(("exact", nats(facts.kl), nats(facts.k3_mean)))
     return (
         page.heading("As trainers see it: from samples", f"(± standard error; seed {facts.seed})"),
         page.columns(["", "k1: mean of u = log p/q", "k3: mean of exp(-u) - 1 + u"], rows),
+        support_note(facts.unseen),
     )
 
 

@@ -16,7 +16,7 @@ from typing import Final
 
 from kltune.errors import SpecError
 from kltune.explain.distribution import EXAMPLE, deviation, kl, log_ratios
-from kltune.explain.flags import above_zero, at_least_1, finite, one_of
+from kltune.explain.flags import at_least_1, finite, one_of, one_or_more
 from kltune.explain.kl import answers_for_odds
 from kltune.units import kl_per_sequence, kl_per_token
 
@@ -172,7 +172,7 @@ def _reading(seq: float, token: float, chance: float | None, is_truncated: bool)
 def _check(question: MeanQuestion) -> None:
     finite("--mean", question.mean)
     one_of("--unit", question.unit, ("token", "sequence"))
-    above_zero("--tokens", question.tokens)
+    one_or_more("--tokens", question.tokens)
     at_least_1("--rows", question.rows)
     if question.top_k is not None and question.top_k < 0:
         raise SpecError(f"--top-k: must be 1 or more, or 0 for off (got {question.top_k})")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict, dataclass, is_dataclass
 from typing import TYPE_CHECKING, Any, Final, TextIO, cast
 
-from rich.console import Console, Group, RenderableType
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
 SCHEMA: Final = 1
 WIDTH: Final = 100
 """Lines of prose that are longer than this are hard to read."""
+
+GAP: Final = 2
+"""Empty columns between those of a table."""
 
 INFINITE: Final = "∞"
 ABSENT: Final = "–"
@@ -42,7 +47,7 @@ def strict_json(topic: str, facts: DataclassInstance) -> str:
     missing: list[str] = []
     body = {name: _strict(value, name, missing) for name, value in asdict(facts).items()}
     payload = {"schema": SCHEMA, "topic": topic, **body, "non_finite": missing}
-    return json.dumps(payload, allow_nan=False, ensure_ascii=False, indent=2)
+    return json.dumps(payload, allow_nan=False, indent=2)
 
 
 def nats(value: float | None) -> str:
@@ -82,17 +87,65 @@ def prose(text: str) -> Text:
     return Text(text)
 
 
-def columns(heads: Sequence[str], rows: Iterable[Sequence[str | Text]], left: int = 1) -> Table:
-    """A table: the first ``left`` columns and the last are words where ``heads`` ends on a ``<``."""
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
-    for place, head in enumerate(heads):
-        is_words = place < left or head.endswith("<")
-        table.add_column(
-            head.removesuffix("<"), justify="left" if is_words else "right", no_wrap=not is_words
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """A table where it fits; a list of its rows on a narrower terminal, so that nothing is cut."""
+
+    heads: tuple[str, ...]
+    rows: tuple[Sequence[str | Text], ...]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        del console
+        if self._least_width() <= options.max_width:
+            yield self._table()
+            return
+        for row in self.rows:
+            yield self._cell(0, row)
+            yield Padding(self._listed(row), (0, 0, 0, 2))
+
+    def _table(self) -> Table:
+        table = Table(box=None, padding=(0, GAP, 0, 0), header_style="dim", pad_edge=False)
+        for place, head in enumerate(self.heads):
+            is_words = place == 0 or head.endswith("<")
+            table.add_column(
+                head.removesuffix("<"),
+                justify="left" if is_words else "right",
+                no_wrap=not self._wraps(place),
+                overflow="fold",
+            )
+        for row in self.rows:
+            table.add_row(*row)
+        return table
+
+    def _wraps(self, place: int) -> bool:
+        """Words do; numbers, and the first column where it holds names that one types, don't."""
+        if place > 0:
+            return self.heads[place].endswith("<")
+        return any(" " in str(row[0]) for row in self.rows)
+
+    def _least_width(self) -> int:
+        """Columns below which something would be cut. Rich's own measure lets numbers be cut."""
+        total = GAP * (len(self.heads) - 1)
+        for place, head in enumerate(self.heads):
+            cells = [head.removesuffix("<"), *(str(row[place]) for row in self.rows)]
+            parts = [word for cell in cells for word in cell.split()]
+            total += max(map(cell_len, parts if self._wraps(place) else cells), default=0)
+        return total
+
+    def _listed(self, row: Sequence[str | Text]) -> Text:
+        """``head value; head value``, empty ones left out."""
+        return Text("; ").join(
+            self._cell(place, row) for place in range(1, len(row)) if str(row[place])
         )
-    for row in rows:
-        table.add_row(*row)
-    return table
+
+    def _cell(self, place: int, row: Sequence[str | Text]) -> Text:
+        head = self.heads[place].removesuffix("<")
+        return Text.assemble((f"{head} ".lstrip(), "dim"), row[place])
+
+
+def columns(heads: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> Columns:
+    """A table: the first column is words, and so is every one whose head ends on a ``<``."""
+    return Columns(tuple(heads), tuple(rows))
 
 
 def facts(rows: Iterable[tuple[str, str | Text]]) -> Table:

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Final
 
 from kltune.errors import SpecError
-from kltune.explain.flags import above_zero, at_least_1, finite, not_negative, one_of
+from kltune.explain.flags import above_zero, at_least_1, finite, not_negative, one_of, one_or_more
 from kltune.explain.frameworks import FRAMEWORKS, FrameworkLog
 from kltune.units import beta_of_coefficient, kl_per_sequence, kl_per_token, loss_coefficient
 
@@ -27,6 +27,7 @@ class Balance(StrEnum):
     DROWNS = "penalty drowns the reward"
     FELT = "both are felt"
     UNFELT = "penalty is hardly felt"
+    NEGATIVE = "below 0: no mean penalty of a KL"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ class UnitsFacts:
     penalty: float
     """Mean KL penalty of a completion, raw reward."""
     penalty_ratio: float
-    """penalty / sigma_r."""
+    """penalty / sigma_r; below 0 with it."""
     balance: Balance
     gain: float
     """rows / horizon: what keeps a controller's speed."""
@@ -100,7 +101,7 @@ def explain_units(question: UnitsQuestion) -> UnitsFacts:
         reward = question.beta
         advantage = loss_coefficient(question.beta, "reward", question.sigma_r)
     penalty = reward * seq if question.penalty is None else question.penalty
-    ratio = abs(penalty) / question.sigma_r
+    ratio = penalty / question.sigma_r
     return UnitsFacts(
         tokens=question.tokens,
         kl_token=token,
@@ -132,13 +133,15 @@ def _both_units(question: UnitsQuestion) -> tuple[float, float]:
 
 
 def _balance(ratio: float) -> Balance:
+    if ratio < 0:
+        return Balance.NEGATIVE
     if ratio > DROWNS:
         return Balance.DROWNS
     return Balance.UNFELT if ratio < UNFELT else Balance.FELT
 
 
 def _check(question: UnitsQuestion) -> None:
-    above_zero("--tokens", question.tokens)
+    one_or_more("--tokens", question.tokens)
     if question.kl_token is not None and question.kl_seq is not None:
         raise SpecError(
             "--kl-token: must not be given together with --kl-seq, which is the same KL "

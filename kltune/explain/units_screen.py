@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from rich.console import Group
-from rich.table import Table
 from rich.text import Text
 
 from kltune.explain import page
@@ -56,10 +55,15 @@ def _balance(facts: UnitsFacts) -> Text:
         )
     if facts.balance is Balance.UNFELT:
         return page.doubtful(f"{ratio}: the penalty is HARDLY FELT; the run is one without KL.")
+    if facts.balance is Balance.NEGATIVE:
+        return page.bad(
+            f"{ratio}: BELOW 0, so no KL (that is never negative): noise of estimator k1, or settings. "
+            "kltune explain kl --mean tells them apart."
+        )
     return page.good(f"{ratio}: both are felt.")
 
 
-def _frameworks(facts: UnitsFacts) -> tuple[Text, Table, Text]:
+def _frameworks(facts: UnitsFacts) -> tuple[Text, page.Columns, Text]:
     rows = [
         (
             Text(row.key, style="green") if row.key == facts.source else row.key,

@@ -5,6 +5,7 @@ Flags and files are checked before anything heavy loads.
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 from collections.abc import Callable, Iterable
@@ -24,12 +25,14 @@ from kltune.launch.stdout import reserved_stdout
 from kltune.launch.threads import share_cores
 from kltune.metrics.jsonl import encode, write_json
 from kltune.spec.checks import check_paths
-from kltune.spec.load import load_spec
+from kltune.spec.load import LoadedSpec, load_spec
 
 DEFAULT_STEPS = 10
 """Steps with beta 0 that take a spec's start policy away from the reference."""
 
 Kind = Literal["spec", "trial", "models"]
+
+_AUDITABLE = "give a spec (YAML), a study folder with --trial, or a model folder with --reference and --prompts"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +73,7 @@ class AuditRequest:
             return "trial"
         if (target / "config.json").is_file():
             return "models"
-        raise SpecError(
-            f"{target}: can't be audited; give a spec (YAML), a study folder with --trial, or a model "
-            "folder with --reference and --prompts"
-        )
+        raise SpecError(f"{target}: can't be audited; {_AUDITABLE}")
 
     def _missing(self, kind: Kind) -> list[str]:
         problems: list[str] = []
@@ -83,6 +83,10 @@ class AuditRequest:
             problems.append(f"--trial: which trial of {self.target}? It has: {numbers}")
         if kind == "models" and self.reference is None:
             problems.append("--reference: the folder of the model to compare with is needed")
+        elif kind == "models" and not _is_model(self.reference):
+            problems.append(
+                f"--reference: {self.reference} is no model folder (one that holds a config.json)"
+            )
         if kind == "models" and self.prompts is None:
             problems.append("--prompts: a .jsonl or .txt file of prompts is needed")
         return problems
@@ -101,6 +105,10 @@ class AuditRequest:
             for flag, (owner, value) in belongs.items()
             if value is not None and owner != kind
         ]
+
+
+def _is_model(folder: Path | None) -> bool:
+    return folder is not None and (folder / "config.json").is_file()
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +139,7 @@ def run_audit(request: AuditRequest, find: Find | None = None) -> ExitCode:
     start = time.perf_counter()
     kind = request.kind()
     if kind == "spec":
-        check_paths(load_spec(request.target))
+        check_paths(_load(request.target))
     # Many backward passes of a small model: beside busy processes a thread that waits by spinning at all
     # takes more time from its partner than it saves (2 cores, load 4: 27 s of processor time against 15).
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
@@ -149,6 +157,16 @@ def run_audit(request: AuditRequest, find: Find | None = None) -> ExitCode:
     return ExitCode.DONE
 
 
+def _load(path: Path) -> LoadedSpec:
+    """Read a spec; a file that isn't even called one is told so, not where its YAML breaks."""
+    try:
+        return load_spec(path)
+    except SpecError:
+        if path.suffix.lower() in (".yaml", ".yml"):
+            raise
+        raise SpecError(f"{path}: is no spec (a YAML file); {_AUDITABLE}") from None
+
+
 @dataclass(slots=True)
 class _Progress:
     """Says now and then how far it is."""
@@ -161,7 +179,7 @@ class _Progress:
 
 
 def _write(request: AuditRequest, subject: Subject, audited: AuditResult, result: TextIO) -> None:
-    folder = request.out or AUDITS / subject.name
+    folder = request.out or _unused(AUDITS / subject.name)
     facts = audited.as_json()
     # Shown before it is written: a full disk must not cost the answer.
     if request.as_json:
@@ -169,9 +187,16 @@ def _write(request: AuditRequest, subject: Subject, audited: AuditResult, result
         result.flush()
     else:
         Console(file=result).print(audit_table(audited))
+    verb = "replaced" if (folder / "audit.json").exists() else "wrote"
     try:
         write_json(folder / "audit.json", facts)
         save_plot(audited, folder / "audit.png")
     except OSError as error:
         raise RunError(f"{folder}: the audit can't be written there: {error.strerror}") from error
-    say(f"wrote {folder / 'audit.json'} and {folder / 'audit.png'}")
+    say(f"{verb} {folder / 'audit.json'} and {folder / 'audit.png'}")
+
+
+def _unused(folder: Path) -> Path:
+    """``folder``, or ``folder-2`` and so on where an audit already lies there."""
+    numbered = (folder.with_name(f"{folder.name}-{number}") for number in itertools.count(2))
+    return next(f for f in itertools.chain([folder], numbered) if not (f / "audit.json").exists())

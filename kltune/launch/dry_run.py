@@ -83,6 +83,7 @@ def make_plan(spec: StudySpec, study_path: Path, inputs: Inputs) -> Plan:
         gold_calls=trials * judged,
         kl_unit=spec.kl_unit,
         beta_unit=spec.beta_unit,
+        credit=spec.trainer.credit,
         notes=tuple(notes),
     )
 

@@ -206,6 +206,7 @@ class _Session:
             steps=spec.trainer.steps,
             kl_unit=spec.kl_unit,
             beta_unit=spec.beta_unit,
+            credit=spec.trainer.credit,
             ended_before=ledger.num_ended(),
             best_before=None if best is None else (best.trial_number, best.value),
         )

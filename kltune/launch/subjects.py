@@ -226,9 +226,7 @@ def _subject(
     penalties = tuple(Penalty)
     _check_memory(parts, len(penalties) + 3)
     trainer, prompts = parts.settings.trainer, parts.data.train
-    wanted = SAMPLES if request.samples is None else request.samples
-    per_block = max(1, wanted // (NUM_BLOCKS * trainer.group_size))
-    blocks = max(MIN_FOLDS, wanted // (per_block * trainer.group_size))
+    blocks, per_block = _blocks(request.samples, trainer.group_size)
     settings = ProbeSettings(
         num_blocks=blocks,
         prompts_per_block=per_block,
@@ -248,9 +246,29 @@ def _subject(
         setting=about.origin,
         beta=beta,
         coefficient=0.0 if about.setting is None else coefficient(parts, about.setting),
-        notes=notes,
+        notes=(*notes, *_samples_notes(request, parts, blocks * per_block)),
     )
     return Subject(about.name, question, probe(parts, 0, prompts, penalties, settings))
+
+
+def _blocks(samples: int | None, group_size: int) -> tuple[int, int]:
+    """Blocks, and prompts in each."""
+    wanted = SAMPLES if samples is None else samples
+    per_block = max(1, wanted // (NUM_BLOCKS * group_size))
+    return max(MIN_FOLDS, wanted // (per_block * group_size)), per_block
+
+
+def _samples_notes(request: AuditRequest, parts: BankParts, groups: int) -> tuple[str, ...]:
+    """Where another number of completions is looked at than was asked for."""
+    wanted, size = request.samples, parts.settings.trainer.group_size
+    if wanted is None or wanted == groups * size:
+        return ()
+    if is_enumerated(parts):
+        return ("--samples has no use here: every completion is looked at",)
+    least = f"at least {MIN_FOLDS} blocks" if wanted < groups * size else "blocks"
+    return (
+        f"--samples {wanted} became {groups * size}: {least} of whole groups of {size} completions",
+    )
 
 
 def _check_memory(parts: BankParts, labels: int) -> None:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import math
-
 from kltune.report.compare import Difference
-from kltune.report.controller_rules import controller_words, target_words
+from kltune.report.controller_rules import controller_words, reference_words, target_words
+from kltune.report.controllers import INERT_BELOW
+from kltune.report.native import native_words
 from kltune.report.recommend import Recommendation, Versus
 from kltune.report.rows import StudyRows, TrialRow
-from kltune.spec.algorithm import RewardSpec
-from kltune.spec.trial import BetaUnit, ControllerKind
+from kltune.spec.trial import ControllerKind
 from kltune.trial.words import (
-    BETA_UNIT,
     MISSING,
+    beta_unit_words,
     both_units,
     number,
     origin_words,
@@ -20,7 +19,6 @@ from kltune.trial.words import (
     setting_long,
     setting_short,
 )
-from kltune.units import baseline_share, loss_coefficient, reward_price
 
 Fact = tuple[str, str]
 
@@ -32,7 +30,8 @@ def headline(study: StudyRows, found: Recommendation) -> str:
         words = "Use no KL penalty (beta = 0)"
     else:
         penalty = "" if setting.penalty is None else setting.penalty.value
-        words = f"Use {penalty} with beta {number(setting.beta)} {BETA_UNIT[spec.beta_unit]}"
+        unit = beta_unit_words(spec.beta_unit, spec.trainer.credit, setting.penalty)
+        words = f"Use {penalty} with beta {number(setting.beta)} {unit}"
         words += _steering(study, found.best)
     peak = found.best.peak
     doubt = "" if not found.tied else f" Not told apart from {_others(len(found.tied))}."
@@ -53,7 +52,17 @@ def _steering(study: StudyRows, row: TrialRow) -> str:
     how = kind.value
     if kind is ControllerKind.PROPORTIONAL:
         how = f"horizon {number(row.setting.horizon)} sequences"
-    return f", steered to {target_words(study, row)} ({how})"
+    return f", steered to {target_words(study, row)} ({how}){_idle_words(row)}"
+
+
+def _idle_words(row: TrialRow) -> str:
+    """A controller that did nothing is not what made the trial good."""
+    moved = row.beta_range
+    if moved is None or moved[1] >= INERT_BELOW * moved[0]:
+        return ""
+    if moved[0] == moved[1]:
+        return " (which never moved it)"
+    return " (which moved it by less than 10 %)"
 
 
 def _others(count: int) -> str:
@@ -66,10 +75,11 @@ def answer_facts(study: StudyRows, found: Recommendation) -> tuple[Fact, ...]:
     facts: list[Fact] = [
         (
             "Setting",
-            f"trial {row.number} ({origin_words(row.origin)}): {setting_long(row.setting, spec.beta_unit, spec.kl_unit)}",
+            f"trial {row.number} ({origin_words(row.origin)}): {setting_long(row.setting, spec.beta_unit, spec.kl_unit, spec.trainer.credit)}",
         ),
         ("In your framework", native_words(study, row)),
         ("Controller", controller_words(study, row)),
+        ("Reference", reference_words(spec.trainer)),
         ("Stop", _stop_long(study, found)),
         ("Gold", _gold_words(study, row)),
     ]
@@ -77,66 +87,6 @@ def answer_facts(study: StudyRows, found: Recommendation) -> tuple[Fact, ...]:
     if found.tied:
         facts.append(("Tied", _tied_words(study, found)))
     return tuple((label, text) for label, text in facts if text)
-
-
-DIVISOR = {
-    "grpo": "their group's standard deviation",
-    "reinforce": "their standard deviation over the batch",
-    "ppo": "their standard deviation over the batch",
-}
-"""What an algorithm divides its advantages by; the others divide by nothing."""
-
-
-def native_words(study: StudyRows, row: TrialRow) -> str:
-    """The coefficient as a framework takes it, and how it comes from beta."""
-    setting, trainer = row.setting, study.spec.trainer
-    if setting.beta == 0 or setting.penalty is None:
-        return "KL coefficient 0"
-    if setting.penalty.in_reward:
-        of = {"length-mean": "mean", "reward-to-go": "sum from the token on"}.get(
-            trainer.credit, "sum"
-        )
-        words = (
-            f"KL coefficient {number(setting.beta)} in the reward: score − {number(setting.beta)} × ({of} of "
-            "log-ratios of the completion), before the baseline"
-        )
-        if setting.penalty.in_loss:
-            words += "; and the exact KL of each token in the loss at the same price"
-        return words
-    coefficient = native_coefficient(study, row)
-    divisor = DIVISOR.get(trainer.algorithm)
-    beside = f"advantages that are divided by {divisor}" if divisor else "undivided advantages"
-    words = (
-        f"KL coefficient {number(coefficient)} in the loss, beside {beside} "
-        "(same aggregation as the policy loss)"
-    )
-    sigma = row.sigma_r or study.sigma_r
-    if (
-        study.spec.beta_unit is BetaUnit.REWARD
-        and sigma is not None
-        and trainer.algorithm == "grpo"
-    ):
-        words += f"; = beta {number(setting.beta)} / sigma_R {number(sigma)}"
-    return words
-
-
-def native_coefficient(study: StudyRows, row: TrialRow) -> float | None:
-    """Factor of the KL where the penalty pays it; none where nothing was recorded and its scale is not known."""
-    recorded = next((c for c in row.curve.coefficient if math.isfinite(c)), None)
-    sigma, setting = row.sigma_r or study.sigma_r, row.setting
-    trainer = study.spec.trainer
-    if recorded is not None or setting.penalty is None:
-        return recorded
-    unit = study.spec.beta_unit.value
-    if setting.penalty.in_reward:
-        return reward_price(setting.beta, unit)
-    is_divided = trainer.algorithm in DIVISOR
-    if trainer.reward != RewardSpec() or (
-        is_divided and (trainer.algorithm != "grpo" or not sigma)
-    ):
-        return None
-    share = baseline_share(trainer.algorithm, trainer.group_size) if unit == "reward" else 1.0
-    return share * loss_coefficient(setting.beta, unit, sigma if is_divided else None)
 
 
 def sure_words(study: StudyRows, found: Recommendation) -> str:
@@ -149,11 +99,9 @@ def sure_words(study: StudyRows, found: Recommendation) -> str:
     values = f"value {score(found.best.value)} against {score(rival.row.value)}"
     if rival.difference is None:
         return f"Runner-up: {name}, {values}; no paired prompts to compare by. {caveat}"
-    verdict = (
-        "The two can be told apart on these prompts."
-        if rival.difference.is_told_apart
-        else "The two can't be told apart on these prompts."
-    )
+    verdict = f"The two can't be told apart{rival.difference.doubt}."
+    if rival.difference.is_told_apart:
+        verdict = "The two can be told apart on these prompts."
     if found.highest is rival.row:
         verdict = f"{verdict[:-1]}, so the tie rule below chose."
     return f"Runner-up: {name}, {values}, difference {difference_words(rival.difference)}. {verdict} {caveat}"
@@ -238,10 +186,12 @@ def _tied_words(study: StudyRows, found: Recommendation) -> str:
     group = (found.highest, *found.tied)
     betas = [row.setting.beta for row in group]
     numbers = ", ".join(str(row.number) for row in sorted(group, key=lambda t: t.number))
+    penalties = [row.setting.penalty for row in group if row.setting.penalty is not None]
+    unit = beta_unit_words(study.spec.beta_unit, study.spec.trainer.credit, *penalties)
     held = f"{found.plateau.width} of {found.plateau.total} evaluations within 1 s.e. of its peak and the KL limit"
     return (
         f"trials {numbers} can't be told apart from the highest value (trial {found.highest.number}, "
         f"{score(found.highest.value)}): beta from {number(min(betas))} to {number(max(betas))} "
-        f"{BETA_UNIT[study.spec.beta_unit]}. Of those within 1 s.e. of it, the one that holds its peak longest is recommended: "
+        f"{unit}. Of those within 1 s.e. of it, the one that holds its peak longest is recommended: "
         f"trial {found.best.number}, {held}"
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kltune.report.compare import is_beta_raw, penalty_to_spread
+from kltune.report.compare import spread_ratio
 from kltune.report.recommend import Answer, Recommendation
 from kltune.report.rows import StudyRows
 from kltune.trial.outcome import TrialState
@@ -37,15 +37,28 @@ def cautions(study: StudyRows, answer: Answer) -> tuple[str, ...]:
         for t in higher
         if t.peak is not None
     ]
+    if isinstance(answer, Recommendation):
+        texts += _biased(answer)
     texts += _touched(study)
     for row in study.trials:
-        ratio = penalty_to_spread(row, is_beta_raw(study.spec))
+        ratio = spread_ratio(study, row)
         if ratio is not None and ratio > LARGEST_PENALTY_RATIO:
             texts.append(
                 f"Trial {row.number}: the mean KL penalty is {number(ratio)} times the spread of the rewards "
                 "within a group, so the reward hardly counts. Lower beta or rescale the reward."
             )
     return tuple(texts)
+
+
+def _biased(answer: Recommendation) -> list[str]:
+    """A penalty that the spec had to allow is not recommended without its reason."""
+    penalty = answer.best.setting.penalty
+    if penalty is None or answer.best.setting.beta == 0 or penalty.nature.refusal is None:
+        return []
+    return [
+        f"The recommended penalty is biased (allow_biased): {penalty.nature.refusal}. "
+        f"Gradient of {penalty.value}: {penalty.nature.gradient}."
+    ]
 
 
 TOUCHED_WORDS = {

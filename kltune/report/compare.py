@@ -13,11 +13,18 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from kltune.report.rows import Checkpoint, TrialRow
+from kltune.report.rows import Checkpoint, StudyRows, TrialRow
 from kltune.spec.study import ObjectiveSpec, StudySpec
 from kltune.spec.trial import BetaUnit, KLUnit
+from kltune.units import advantage_scale
 
 CONFIDENCE = 0.95
+
+FEWEST_DIFFERING = 3
+"""Prompts whose gold differs, below which nothing is told of its noise."""
+
+_ZERO = 1e-9
+"""Gold below this is rounding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,38 +36,77 @@ class Difference:
     high: float
     """95 % interval, Student t over prompts."""
     num_prompts: int
+    num_differing: int
+    """Prompts of them on which the two are not equal."""
+
+    @property
+    def doubt(self) -> str:
+        """Why the prompts can't tell, whatever the interval says; "on these prompts" where they can."""
+        if self.num_differing < FEWEST_DIFFERING:
+            return f": only {self.num_differing} of {self.num_prompts} prompts differ, so the prompts can't tell"
+        if self.high - self.low <= _ZERO:
+            return ": all prompts differ by the same, which says nothing of their noise"
+        return " on these prompts"
 
     @property
     def is_told_apart(self) -> bool:
-        """Whether the interval leaves out 0."""
-        return self.low > 0 or self.high < 0
+        """Whether the interval leaves out 0, and has a width that the prompts can tell."""
+        is_sound = self.num_differing >= FEWEST_DIFFERING and self.high - self.low > _ZERO
+        return is_sound and (self.low > 0 or self.high < 0)
 
 
-def judged_checkpoints(row: TrialRow, objective: ObjectiveSpec) -> tuple[Checkpoint, ...]:
-    """The evaluations that the trial's value is made of."""
-    if objective.metric == "gold_final":
-        return tuple(c for c in row.checkpoints if c.step > 0)[-2:]
-    if objective.metric == "gold_mean":
-        return row.checkpoints
-    return () if row.peak is None else (row.peak,)
+def prompt_scores(row: TrialRow, objective: ObjectiveSpec, unit: KLUnit) -> np.ndarray | None:
+    """What each select prompt adds to the trial's value, so that their mean is that value.
 
-
-def prompt_scores(row: TrialRow, objective: ObjectiveSpec) -> np.ndarray | None:
-    """Gold of each select prompt, averaged over the judged evaluations; none where it was not kept."""
-    lists = [c.gold_by_prompt for c in judged_checkpoints(row, objective)]
-    if not lists or not lists[0] or len({len(scores) for scores in lists}) != 1:
+    gold_peak: gold at the step that the other half of the prompts chose (`cross_valued`);
+    gold_final: the mean of the last two evaluations; gold_mean: the area over the steps. With
+    an odd number of prompts the two halves weigh the same and their prompts nearly so. None
+    where the scores were not kept.
+    """
+    points = [c for c in row.checkpoints if math.isfinite(c.gold + c.kl_token + c.kl_seq)]
+    after = [c for c in points if c.step > 0]
+    if row.peak is None or not after:
         return None
-    scores = np.mean(np.asarray(lists, dtype=float), axis=0)
+    lists = [c.gold_by_prompt for c in (row.peak, *points)]
+    if not lists[0] or len({len(scores) for scores in lists}) != 1:
+        return None
+    if objective.metric == "gold_final":
+        scores = np.mean([c.gold_by_prompt for c in after[-2:]], axis=0)
+    elif objective.metric == "gold_mean":
+        scores = _area(points)
+    else:
+        limit = math.inf if objective.kl_limit is None else objective.kl_limit
+        scores = _cross_valued([c for c in after if c.kl(unit) <= limit] or after)
     return scores if bool(np.isfinite(scores).all()) else None
 
 
-def value_difference(a: TrialRow, b: TrialRow, objective: ObjectiveSpec) -> Difference | None:
+def _cross_valued(points: list[Checkpoint]) -> np.ndarray:
+    gold_SN = np.array([c.gold_by_prompt for c in points], dtype=float)
+    scores = np.empty(gold_SN.shape[1])
+    for parity in (0, 1):
+        chosen = int(gold_SN[:, parity::2].mean(axis=1).argmax())  # the earliest of equals
+        scores[1 - parity :: 2] = gold_SN[chosen, 1 - parity :: 2]
+    return scores
+
+
+def _area(points: list[Checkpoint]) -> np.ndarray:
+    gold_SN = np.array([c.gold_by_prompt for c in points], dtype=float)
+    steps = np.array([c.step for c in points], dtype=float)
+    if steps[-1] == steps[0]:
+        return gold_SN[-1]
+    pairs = (gold_SN[1:] + gold_SN[:-1]) / 2
+    return (np.diff(steps)[:, None] * pairs).sum(axis=0) / (steps[-1] - steps[0])
+
+
+def value_difference(
+    a: TrialRow, b: TrialRow, objective: ObjectiveSpec, unit: KLUnit
+) -> Difference | None:
     """Compare the values of two trials; none where there is nothing to pair.
 
-    The interval is centred on the difference of the told values (corrected for having picked a
-    maximum) and as wide as the paired differences at the judged evaluations say.
+    The values are means over prompts (a peak's, corrected for having picked a maximum, too), so
+    centre and width are those of one statistic: the paired differences of `prompt_scores`.
     """
-    scores_a, scores_b = prompt_scores(a, objective), prompt_scores(b, objective)
+    scores_a, scores_b = prompt_scores(a, objective, unit), prompt_scores(b, objective, unit)
     if scores_a is None or scores_b is None or len(scores_a) != len(scores_b) or len(scores_a) < 2:
         return None
     paired = scores_a - scores_b
@@ -70,7 +116,8 @@ def value_difference(a: TrialRow, b: TrialRow, objective: ObjectiveSpec) -> Diff
         centre = a.value - b.value
     se = float(paired.std(ddof=1)) / math.sqrt(num_prompts)
     half = float(stats.t.ppf(0.5 + CONFIDENCE / 2, num_prompts - 1)) * se
-    return Difference(centre, centre - half, centre + half, num_prompts)
+    num_differing = int((np.abs(paired) > _ZERO).sum())
+    return Difference(centre, centre - half, centre + half, num_prompts, num_differing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,19 +171,32 @@ def worst_overoptimised(rows: tuple[TrialRow, ...]) -> TrialRow | None:
 
 def is_beta_raw(spec: StudySpec) -> bool:
     """Whether a beta in the loss is raw reward per nat: by its unit, or beside undivided advantages."""
-    is_undivided = spec.trainer.algorithm in ("dr-grpo", "rloo")
-    return spec.beta_unit is BetaUnit.REWARD or is_undivided
+    critic = spec.trainer.value_function
+    is_whitened = critic is None or critic.whiten
+    scale = advantage_scale(spec.trainer.algorithm, 1.0, 1.0, is_whitened=is_whitened)
+    return spec.beta_unit is BetaUnit.REWARD or scale is None
 
 
-def penalty_to_spread(row: TrialRow, is_beta_in_reward: bool) -> float | None:
+def spread_ratio(study: StudyRows, row: TrialRow) -> float | None:
+    """`penalty_to_spread` of a trial, in the unit that its study's beta has."""
+    is_of_mean = study.spec.trainer.credit == "length-mean"
+    return penalty_to_spread(row, is_beta_raw(study.spec), is_of_mean=is_of_mean)
+
+
+def penalty_to_spread(
+    row: TrialRow, is_beta_in_reward: bool, *, is_of_mean: bool = False
+) -> float | None:
     """Mean KL penalty over the spread that the advantage sees (field case E3).
 
     With beta in reward per nat of sequence KL: mean of beta x kl_seq over sigma_R, whatever the
-    placement. With a native loss coefficient the advantages already have spread 1.
+    placement; of kl_token where the reward pays a completion's mean (``is_of_mean``). With a
+    native loss coefficient the advantages already have spread 1. KL is that to the reference
+    in force.
     """
-    pairs = zip(row.curve.beta, row.curve.kl_seq, strict=True)
-    paid = [beta * kl for beta, kl in pairs if math.isfinite(beta * kl)]
     in_reward = row.setting.penalty is not None and row.setting.penalty.in_reward
+    unit = KLUnit.TOKEN if is_of_mean and in_reward else KLUnit.SEQUENCE
+    pairs = zip(row.curve.beta, row.curve.held(unit), strict=True)
+    paid = [beta * kl for beta, kl in pairs if math.isfinite(beta * kl)]
     spread = row.sigma_r if is_beta_in_reward or in_reward else 1.0
     if not paid or spread is None or spread <= 0:
         return None

@@ -10,7 +10,7 @@ from kltune.report.controllers import Behaviour, Conduct, Lag, behaviour
 from kltune.report.document import Block, Bullets, Grid, Paragraph
 from kltune.report.rows import StudyRows, TrialRow
 from kltune.spec.control import threshold_rule
-from kltune.spec.trial import ControllerKind, KLUnit
+from kltune.spec.trial import ControllerKind
 from kltune.trial.words import MISSING, number, setting_short
 
 _HEADER = (
@@ -66,7 +66,7 @@ def controller_blocks(study: StudyRows) -> tuple[Block, ...]:
         cells = tuple(_cells(study, row, found) for row, found in judged)
         blocks += [
             Grid(_HEADER, cells, numeric=frozenset((0, 3, 5, 6, 7, 8, 9))),
-            Paragraph(_NOTE, "note"),
+            Paragraph(_note(study), "note"),
         ]
     return tuple(blocks)
 
@@ -118,12 +118,18 @@ def verdict_words(study: StudyRows, row: TrialRow, found: Behaviour) -> str:
     return f"{found.conduct.value} ({words[found.conduct]})"
 
 
+def _note(study: StudyRows) -> str:
+    if study.spec.trainer.reference.every is None:
+        return _NOTE
+    return f"{_NOTE} KL here is that to the moving reference (kl/anchor), which the controllers act on."
+
+
 def _is_scheduled(row: TrialRow) -> bool:
     return row.setting.controller is ControllerKind.SCHEDULE and bool(row.curve.step)
 
 
 def _kl(study: StudyRows, row: TrialRow) -> tuple[float, ...]:
-    return row.curve.kl_token if study.spec.kl_unit is KLUnit.TOKEN else row.curve.kl_seq
+    return row.curve.held(study.spec.kl_unit)
 
 
 def _arrival_step(study: StudyRows, row: TrialRow, found: Behaviour) -> int | None:

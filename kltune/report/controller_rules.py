@@ -7,6 +7,7 @@ import math
 from kltune.report.rows import StudyRows, TrialRow
 from kltune.spec.control import PRESETS, threshold_rule, warmup_steps
 from kltune.spec.study import StudySpec
+from kltune.spec.trainer import TrainerSpec
 from kltune.spec.trial import CONTROLLER_CLIP, ControllerKind
 from kltune.trial.words import KL_UNIT, number
 
@@ -44,6 +45,23 @@ def target_words(study: StudyRows, row: TrialRow) -> str:
     if measured is None:
         return "not measured yet"
     return f"{number(measured)} {unit} (measured in the warm-up)"
+
+
+def reference_words(trainer: TrainerSpec) -> str:
+    """How the reference follows the policy, and which KL is to what; empty where it stays the start."""
+    every, mixture = trainer.reference.every, trainer.reference.mixture
+    if every is None:
+        return ""
+    when = "every step" if every == 1 else f"every {every} steps"
+    what = (
+        "it becomes the policy"
+        if mixture == 1
+        else f"its trainable weights become {number(mixture)} × the policy's + {number(1 - mixture)} × its own"
+    )
+    return (
+        f"it follows the policy: {when} {what}. The KL shown is to the start; penalty and controller "
+        "act on the KL to the moving reference (kl/anchor)"
+    )
 
 
 def controller_gain(spec: StudySpec, row: TrialRow) -> tuple[float, float]:
@@ -96,6 +114,8 @@ def _options(spec: StudySpec) -> list[str]:
     """What ``control`` adds to a controller that steers KL."""
     control = spec.control
     options: list[str] = []
+    if spec.trainer.reference.every is not None:
+        options.append("KL to the moving reference")
     if control.calibrate is not None:
         steps = warmup_steps(control.calibrate, spec.trainer.steps)
         options.append(

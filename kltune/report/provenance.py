@@ -6,9 +6,14 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
+from kltune.report.controller_rules import reference_words
 from kltune.report.document import Block, Code, Facts, Paragraph
+from kltune.report.native import divisor_of
 from kltune.report.rows import StudyRows
-from kltune.trial.words import BETA_UNIT, KL_UNIT, duration, number
+from kltune.spec.algorithm import RewardSpec
+from kltune.spec.penalty import Penalty
+from kltune.spec.trial import BetaUnit
+from kltune.trial.words import KL_UNIT, duration, number
 
 _NOT_SHOWN = ("schema", "non_finite", "command")
 
@@ -52,21 +57,25 @@ def flattened(values: Mapping[str, Any], head: str = "") -> Iterator[tuple[str, 
 
 def _reading(study: StudyRows) -> Iterator[tuple[str, str]]:
     spec = study.spec
+    held = "reference" if spec.trainer.reference.every is None else "start"
     yield (
         "KL",
-        "exact KL(policy ‖ reference) in nats over the full vocabulary, on the policy's own samples. Per token: sum "
+        f"exact KL(policy ‖ {held}) in nats over the full vocabulary, on the policy's own samples. Per token: sum "
         "over all valid tokens / their number. Per sequence: mean over completions of the sum. "
         f"target_kl and limits of this study are in {KL_UNIT[spec.kl_unit]}",
     )
-    yield "beta", BETA_UNIT[spec.beta_unit]
+    reference = reference_words(spec.trainer)
+    if reference:
+        yield "Reference", reference
+    yield "beta", study.beta_unit_words
     if study.sigma_r is not None:
         groups = study.reference.get("num_groups")
         yield (
             "sigma_R",
             f"{number(study.sigma_r)} raw reward: standard deviation of the proxy within a group of completions of "
-            f"one prompt, under the reference, mean of {groups} groups, measured once. A loss coefficient beside "
-            "normalised advantages is beta / sigma_R",
+            f"one prompt, under the reference, mean of {groups} groups, measured once",
         )
+    yield "Coefficient in the loss", _coefficient_words(study)
     tokens = study.reference.get("mean_tokens")
     if isinstance(tokens, int | float):
         yield "Completion length", f"{number(float(tokens))} tokens on average under the reference"
@@ -79,6 +88,38 @@ def _reading(study: StudyRows) -> Iterator[tuple[str, str]]:
         "± is one standard error over prompts (samples of a prompt averaged first); intervals of differences are 95 %, "
         "paired by prompt",
     )
+
+
+def _coefficient_words(study: StudyRows) -> str:
+    """How this study's algorithm and unit turn beta into a factor of the KL."""
+    trainer = study.spec.trainer
+    if study.spec.beta_unit is BetaUnit.NATIVE:
+        return f"beta as it stands (native){_exact_full_words(study)}"
+    divisor = divisor_of(study)
+    if divisor is not None:
+        value = (
+            ""
+            if divisor.symbol == "sigma_R"
+            else f" {number(divisor.value)} (spread of the "
+            "proxy over all completions of the reference, raw reward)"
+        )
+        return f"beta / {divisor.symbol}{value}, since {trainer.algorithm} divides its advantages by {divisor.words}"
+    shaped = (
+        "" if trainer.reward == RewardSpec() else " × shaped reward per raw reward (trainer.reward)"
+    )
+    if trainer.algorithm == "dr-grpo":
+        return (
+            f"beta × (G − 1) / G{shaped}, G = {trainer.group_size}: dr-grpo divides its advantages by nothing, and "
+            "its baseline holds a completion's own reward"
+        )
+    return f"beta{shaped}: {trainer.algorithm} divides its advantages by nothing here"
+
+
+def _exact_full_words(study: StudyRows) -> str:
+    """exact-full pays the same in both places: its native beta is its price in the reward."""
+    divisor = divisor_of(study)
+    is_tried = any(row.setting.penalty is Penalty.EXACT_FULL for row in study.trials)
+    return f"; of exact-full beta / {divisor.symbol}" if is_tried and divisor is not None else ""
 
 
 def _running(study: StudyRows) -> Iterator[tuple[str, str]]:

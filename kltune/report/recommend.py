@@ -64,7 +64,8 @@ def recommend(study: StudyRows) -> Answer:
     tied = tuple(
         other
         for other in candidates[1:]
-        if (d := value_difference(highest, other, objective)) is not None and not d.is_told_apart
+        if (d := value_difference(highest, other, objective, unit)) is not None
+        and not d.is_told_apart
     )
     widths = {t.number: plateau(t, objective, unit) for t in (highest, *tied)}
     close = [t for t in tied if _is_close(highest, t)]
@@ -104,7 +105,7 @@ def _width(stretch: Plateau | None) -> int:
 
 
 def _versus(study: StudyRows, best: TrialRow, other: TrialRow) -> Versus:
-    return Versus(other, value_difference(best, other, study.spec.objective))
+    return Versus(other, value_difference(best, other, study.spec.objective, study.spec.kl_unit))
 
 
 def _no_answer(study: StudyRows) -> NoAnswer:

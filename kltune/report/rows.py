@@ -20,6 +20,7 @@ from kltune.spec.trial import KLUnit, TrialSpec
 from kltune.trial.objective import judge_trial, point_of_row
 from kltune.trial.outcome import STATE_OF, StopReason, TrialOutcome, TrialState
 from kltune.trial.record import TrialRecord, read_trials
+from kltune.trial.words import beta_unit_words
 
 NAN = float("nan")
 
@@ -64,6 +65,15 @@ class Curve:
     """Set point of the controller in kl_unit; nan where there is none."""
     touched: Mapping[str, float]
     """Mean share over the steps of what `TOUCHED` names; 0 where a step does not say."""
+    anchor_token: tuple[float, ...] = ()
+    """KL to the reference that follows the policy; empty where it stays the start."""
+    anchor_seq: tuple[float, ...] = ()
+
+    def held(self, unit: KLUnit) -> tuple[float, ...]:
+        """The KL that penalty and controller act on: to the reference in force."""
+        if unit is KLUnit.TOKEN:
+            return self.anchor_token or self.kl_token
+        return self.anchor_seq or self.kl_seq
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +175,12 @@ class StudyRows:
         value = self.reference.get("sigma_r")
         return float(value) if isinstance(value, int | float) else None
 
+    @property
+    def beta_unit_words(self) -> str:
+        """The unit of beta under the penalties that were tried."""
+        tried = [row.setting.penalty for row in self.trials]
+        return beta_unit_words(self.spec.beta_unit, self.spec.trainer.credit, *tried)
+
     def of_state(self, state: TrialState) -> tuple[TrialRow, ...]:
         """The trials in one state."""
         return tuple(t for t in self.trials if t.state is state)
@@ -238,6 +254,9 @@ def _curve(rows: Sequence[Mapping[str, Any]]) -> Curve:
     def column(name: str) -> tuple[float, ...]:
         return tuple(_float(row, name) for row in rows)
 
+    def recorded(name: str) -> tuple[float, ...]:
+        return column(name) if any(name in row for row in rows) else ()
+
     return Curve(
         step=tuple(int(row["step"]) for row in rows),
         kl_token=column("kl/exact_token"),
@@ -252,6 +271,8 @@ def _curve(rows: Sequence[Mapping[str, Any]]) -> Curve:
             else 0.0
             for name in TOUCHED
         },
+        anchor_token=recorded("kl/anchor_token"),
+        anchor_seq=recorded("kl/anchor_seq"),
     )
 
 

@@ -35,9 +35,6 @@ from kltune.report.table import trial_blocks
 from kltune.spec.trial import ControllerKind
 from kltune.study.importance import Importance
 from kltune.trial.outcome import TrialState
-from kltune.trial.words import (
-    BETA_UNIT,
-)
 
 
 def compose(study: StudyRows, answer: Answer, importance: Importance) -> Document:
@@ -88,7 +85,7 @@ def _frontier_blocks(
     rows = [row for row in study.trials if row.checkpoints]
     if not rows:
         return ()
-    unit = BETA_UNIT[study.spec.beta_unit]
+    unit = study.beta_unit_words
     note = Paragraph(
         "One line a trial, one dot an evaluation on the select prompts; training moves to the right. "
         "KL is the exact KL(policy ‖ reference).",
@@ -110,7 +107,7 @@ def _step_blocks(
         return ()
     by_number = {row.number: row for row in study.trials}
     chosen = [(title, by_number[n]) for n, title in titles.items()]
-    figures = Figures(over_steps(chosen, study.spec.kl_unit, BETA_UNIT[study.spec.beta_unit]))
+    figures = Figures(over_steps(chosen, study.spec.kl_unit, study.beta_unit_words))
     why = (
         Paragraph(
             "No trial was over-optimised: in none did gold fall while the proxy rose.", "note"

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any, cast
 
 from kltune.metrics.jsonl import encode
-from kltune.report.answer import answer_facts, headline, native_coefficient
-from kltune.report.compare import Difference, is_beta_raw, penalty_to_spread, plateau
+from kltune.report.answer import answer_facts, headline
+from kltune.report.compare import Difference, plateau, spread_ratio
 from kltune.report.controller_blocks import controller_data
+from kltune.report.native import native_coefficient
 from kltune.report.recommend import Answer, NoAnswer, Recommendation, Versus, recommend
 from kltune.report.rows import Checkpoint, StudyRows, TrialRow, read_study
 from kltune.trial.outcome import TrialState
@@ -123,6 +124,7 @@ def _difference(difference: Difference | None) -> dict[str, Any] | None:
         "high": difference.high,
         "confidence": 0.95,
         "paired_prompts": difference.num_prompts,
+        "differing_prompts": difference.num_differing,
         "told_apart": difference.is_told_apart,
     }
 
@@ -147,5 +149,5 @@ def _gold(point: Checkpoint | None) -> float | None:
 
 
 def _ratio(study: StudyRows, row: TrialRow) -> float | None:
-    ratio = penalty_to_spread(row, is_beta_raw(study.spec))
+    ratio = spread_ratio(study, row)
     return ratio if ratio is not None and math.isfinite(ratio) else None

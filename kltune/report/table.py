@@ -5,7 +5,6 @@ from __future__ import annotations
 from kltune.report.document import Block, Grid, Paragraph
 from kltune.report.rows import StudyRows, TrialRow
 from kltune.trial.words import (
-    BETA_UNIT,
     KL_UNIT,
     MISSING,
     duration,
@@ -41,7 +40,7 @@ def trial_blocks(study: StudyRows, best: TrialRow | None) -> tuple[Block, ...]:
         return ()
     rows = sorted(study.trials, key=_table_order)
     limit = study.spec.objective.kl_limit
-    unit = BETA_UNIT[study.spec.beta_unit]
+    unit = study.beta_unit_words
     grid = Grid(
         header=_HEADER,
         rows=tuple(_cells(study, row) for row in rows),

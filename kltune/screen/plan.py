@@ -9,6 +9,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from kltune.spec.algorithm import Credit
 from kltune.spec.trial import BetaUnit, KLUnit, TrialSpec
 from kltune.trial.words import duration, number, origin_words, setting_long
 
@@ -37,6 +38,8 @@ class Plan:
     beta_unit: BetaUnit
     notes: Sequence[str] = ()
     """Things to know before the start, e.g. an inert horizon."""
+    credit: Credit = "sequence"
+    """Which tokens pay for a KL in the reward: the unit of beta depends on it."""
 
 
 def dry_run_table(plan: Plan) -> Group:
@@ -71,7 +74,8 @@ def dry_run_table(plan: Plan) -> Group:
     settings.add_column("first settings", overflow="fold", ratio=1)
     for origin, setting in plan.first_settings:
         settings.add_row(
-            Text(origin_words(origin)), Text(setting_long(setting, plan.beta_unit, plan.kl_unit))
+            Text(origin_words(origin)),
+            Text(setting_long(setting, plan.beta_unit, plan.kl_unit, plan.credit)),
         )
     head = Text(f"Plan of {plan.name}; nothing was started.", style="bold")
     return Group(head, facts, Text(""), settings)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from kltune.metrics.record import EvalMetrics, StepMetrics
+from kltune.spec.algorithm import Credit
 from kltune.spec.trial import BetaUnit, KLUnit
 from kltune.study.observer import Admitted
 from kltune.trial.outcome import STATE_OF, TrialOutcome, TrialState
@@ -30,6 +31,8 @@ class Scope:
     """Trials that ended in earlier sessions."""
     best_before: tuple[int, float] | None = None
     """Number and value of their best feasible one."""
+    credit: Credit = "sequence"
+    """Which tokens pay for a KL in the reward: the unit of beta depends on it."""
 
 
 @dataclass(slots=True)

@@ -23,8 +23,8 @@ from kltune.screen.progress import Progress, Scope, SlotView
 from kltune.study.observer import Admitted
 from kltune.trial.outcome import STATE_OF, TrialOutcome
 from kltune.trial.words import (
-    BETA_UNIT,
     MISSING,
+    beta_unit_words,
     both_units,
     duration,
     number,
@@ -78,7 +78,7 @@ class PlainScreen:
             if event.step == 0
             else f"goes on from step {event.step} (attempt {event.attempt})"
         )
-        setting = setting_long(event.setting, scope.beta_unit, scope.kl_unit)
+        setting = setting_long(event.setting, scope.beta_unit, scope.kl_unit, scope.credit)
         self._line(
             f"trial {event.trial_number} {how} in slot {event.slot} ({origin_words(event.origin)}): {setting}"
         )
@@ -169,7 +169,9 @@ def render_progress(progress: Progress) -> Group:
         table.add_row(
             *(Text(cell, overflow="ellipsis", no_wrap=True) for cell in _slot_cells(progress, view))
         )
-    unit = Text(f"beta in {BETA_UNIT[scope.beta_unit]}; gold on select prompts", style="dim")
+    penalties = [view.trial.setting.penalty for view in progress.slots.values()]
+    beta_unit = beta_unit_words(scope.beta_unit, scope.credit, *penalties)
+    unit = Text(f"beta in {beta_unit}; gold on select prompts", style="dim")
     endings = [Text(ended_words(outcome), overflow="fold") for outcome in progress.recent]
     best = Text("best so far: none within the KL limit", style="dim")
     if progress.best is not None:

@@ -30,7 +30,8 @@ def train_step(parts: BankParts, states: Mapping[int, SlotState]) -> tuple[StepM
     """Advance every slot in ``states`` by one step; states move on in place.
 
     Raises:
-        TrialFault: a scorer failed, or memory ran out before the first update; nothing was changed yet.
+        TrialFault: a scorer failed, or memory ran out. Nothing was changed yet, unless it ran out
+            in a later update of the step: then the slots keep the updates made before.
     """
     slots = tuple(sorted(states))
     clock = [time.perf_counter()]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+from kltune.spec.algorithm import Credit
+from kltune.spec.penalty import Penalty
 from kltune.spec.trial import BetaUnit, ControllerKind, KLUnit, TrialSpec
 
 KL_UNIT: dict[KLUnit, str] = {KLUnit.TOKEN: "nats/token", KLUnit.SEQUENCE: "nats/sequence"}
@@ -11,6 +13,8 @@ BETA_UNIT: dict[BetaUnit, str] = {
     BetaUnit.REWARD: "reward per nat of sequence KL",
     BetaUnit.NATIVE: "native coefficient",
 }
+BETA_UNIT_OF_MEAN = "reward per nat per token of mean KL"
+"""beta in reward units where the reward pays the completion's mean (kl.credit length-mean)."""
 MISSING = "–"
 
 
@@ -45,6 +49,19 @@ def both_units(kl_token: float | None, kl_seq: float | None) -> str:
     return f"{number(kl_token)} nats/token = {number(kl_seq)} nats/sequence"
 
 
+def beta_unit_words(unit: BetaUnit, credit: Credit = "sequence", *penalties: Penalty | None) -> str:
+    """The unit of beta under these penalties; of any penalty where none is given."""
+    per_sequence = BETA_UNIT[unit]
+    if unit is BetaUnit.NATIVE or credit != "length-mean":
+        return per_sequence
+    places = {penalty.in_reward for penalty in penalties if penalty is not None}
+    if places == {False}:
+        return per_sequence  # the loss does not know of credit
+    if places == {True}:
+        return BETA_UNIT_OF_MEAN
+    return f"{BETA_UNIT_OF_MEAN} (in the loss: {per_sequence})"
+
+
 def duration(seconds: float | None) -> str:
     """Seconds as ``42 s``, ``3 min 05 s`` or ``2 h 10 min``."""
     if seconds is None or not math.isfinite(seconds):
@@ -71,13 +88,15 @@ def setting_short(setting: TrialSpec, kl_unit: KLUnit) -> str:
     return text if kind is ControllerKind.FIXED else f"{text} {kind.value}"
 
 
-def setting_long(setting: TrialSpec, beta_unit: BetaUnit, kl_unit: KLUnit) -> str:
+def setting_long(
+    setting: TrialSpec, beta_unit: BetaUnit, kl_unit: KLUnit, credit: Credit = "sequence"
+) -> str:
     """One setting in full, with units."""
     if setting.beta == 0:
         text = "beta = 0 (no KL penalty)"
     else:
         penalty = "" if setting.penalty is None else setting.penalty.value
-        text = f"{penalty}, beta {number(setting.beta)} {BETA_UNIT[beta_unit]}"
+        text = f"{penalty}, beta {number(setting.beta)} {beta_unit_words(beta_unit, credit, setting.penalty)}"
         text += f", {setting.controller.value}"
         if setting.controller.has_target:
             target = setting.target_kl

@@ -5,9 +5,10 @@ import json
 import fake_audit
 import pytest
 
-from kltune.audit.result import Norms
+from kltune.audit.result import FORWARD, Norms
 from kltune.audit.statistics import Estimate
 from kltune.metrics.jsonl import encode
+from kltune.metrics.names import METRICS
 
 
 def test_json_is_strict_and_holds_everything() -> None:
@@ -28,3 +29,11 @@ def test_json_is_strict_and_holds_everything() -> None:
 def test_ratio_and_balance_of_the_two_gradients() -> None:
     norms = Norms("grpo", Estimate(2.0, 0.1), Estimate(0.5, 0.1), None, "a recipe", 0.1, 0.8)
     assert (norms.ratio, norms.balance) == (pytest.approx(0.2), pytest.approx(4.0))
+
+
+def test_the_other_direction_says_at_whose_prefixes_it_is() -> None:
+    forward = fake_audit.result().as_json()["kl"]["forward_token_nats"]  # type: ignore[index]
+    assert (forward["value"], forward["se"]) == (0.5, 0.02)
+    assert forward["definition"] == FORWARD
+    assert "at the policy's own prefixes" in FORWARD
+    assert "kl/forward_token" in METRICS

@@ -75,3 +75,11 @@ def test_frameworks_and_notes_are_shown() -> None:
 
 def test_it_fits_a_terminal_of_80_columns() -> None:
     assert max(map(len, shown(fake_audit.result(), width=80).splitlines())) <= 80
+
+
+def test_the_other_direction_says_at_whose_prefixes_it_is() -> None:
+    text = one_line(shown(fake_audit.result()))
+    assert (
+        "0.5 ± 0.02 nats/token, exact at the policy's own prefixes, not the reference's (as metric "
+        "kl/forward_token)"
+    ) in text

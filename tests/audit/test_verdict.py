@@ -151,5 +151,42 @@ def test_a_gradient_that_could_still_be_long_is_not_called_noise() -> None:
 
 def test_what_a_noisy_token_local_penalty_misses_is_told_by_the_exact_one() -> None:
     near, far = sampled(0.99, 1.0, 0.01, 0.03), sampled(0.97, 1.0, 0.05, 0.04)
-    found = judge(Penalty.K2_LOSS, far, near, GAP)
+    told = "token-local part (misses 30 % of the sequence gradient here)"
+    assert told in judge(Penalty.K2_LOSS, far, near, GAP).text
+    apart = sampled(0.9, 1.0, 0.2, 0.02)
+    found = judge(Penalty.K2_LOSS, apart, near, GAP)
     assert found.text == "token-local: misses 30 % of the sequence gradient here"
+
+
+ALIKE_REFERENCES = Alignment(Estimate(1.0, 0.01), Estimate(1.0, 0.01), 1.02, Estimate(0.001, 0.005))
+EITHER = "the sequence KL's gradient or its token-local part: not told apart here; in theory: "
+
+
+def test_where_the_references_are_not_told_apart_the_verdict_does_not_contradict_theory() -> None:
+    # Field tour: k1-reward, cosines .97 +- .05 and .99 +- .04, was called token-local.
+    blurred, sharp = sampled(0.97, 1.0, 0.06, 0.12), sampled(0.99, 1.0, 0.02, 0.08)
+    found = judge(Penalty.K1_REWARD, blurred, sharp, ALIKE_REFERENCES)
+    assert found == Verdict(Kind.UNKNOWN, EITHER + "the whole sequence's")
+    found = judge(Penalty.K1_REWARD, sharp, sharp, ALIKE_REFERENCES)
+    assert found == Verdict(Kind.FULL, EITHER + "the whole sequence's")
+    misses = " (misses less than 10 % of the sequence gradient here)"
+    found = judge(Penalty.K2_LOSS, sharp, blurred, ALIKE_REFERENCES)
+    assert found == Verdict(Kind.UNKNOWN, EITHER + "the token-local part" + misses)
+    found = judge(Penalty.K2_LOSS, sharp, sharp, ALIKE_REFERENCES)
+    assert found == Verdict(Kind.LOCAL, EITHER + "the token-local part" + misses)
+
+
+def test_another_divergence_that_fits_both_references_keeps_its_theory_beside_it() -> None:
+    near, far = sampled(1.0, 1.0, 0.0, 0.002), sampled(1.0, 1.0, 0.001, 0.002)
+    for full, local in ((near, far), (far, near)):
+        text = judge(Penalty.K3_LOSS, full, local, ALIKE_REFERENCES).text
+        assert text == EITHER + "forward KL, token-local"
+
+
+def test_what_is_a_reference_by_construction_is_told_from_the_other() -> None:
+    same, near = sampled(1.0, 1.0, 0.0, 0.0), sampled(1.0, 1.0, 0.001, 0.005)
+    found = judge(Penalty.EXACT_FULL, same, near, ALIKE_REFERENCES)
+    assert found == Verdict(Kind.FULL, "the sequence KL's gradient, as good as exact")
+    found = judge(Penalty.EXACT_LOSS, near, same, ALIKE_REFERENCES)
+    told = "token-local: misses less than 10 % of the sequence gradient here"
+    assert found == Verdict(Kind.LOCAL, told)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -91,3 +92,22 @@ def test_a_usage_error_is_one_message_and_exit_2(args: list[str], told: str) -> 
 def test_no_color_is_honoured() -> None:
     done = kltune("sweep", "--help", NO_COLOR="1", FORCE_COLOR="", TERM="xterm-256color")
     assert "\x1b" not in done.stdout
+
+
+ASCII = {"PYTHONIOENCODING": "ascii", "LC_ALL": "C", "COLUMNS": "80"}
+
+
+@pytest.mark.parametrize(
+    "args", ["explain kl", "explain units --json", "explain controller", "audit --help"]
+)
+def test_a_terminal_without_unicode_gets_replaced_characters(args: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "kltune", *args.split()],
+        capture_output=True,
+        check=False,
+        env={**os.environ, **ASCII},
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.isascii()
+    if "--json" in args:
+        assert "×" in json.dumps(json.loads(done.stdout), ensure_ascii=False)

@@ -54,6 +54,17 @@ def test_every_screen_fits(args: str, columns: int) -> None:
 
 
 @pytest.mark.parametrize("args", TOPICS + OTHERS)
+def test_nothing_is_cut_on_a_narrow_terminal(args: str) -> None:
+    def words(columns: int) -> set[str]:
+        text = run(args, columns)
+        assert max(map(len, text.splitlines())) <= columns
+        assert "…" not in text
+        return {word.rstrip(";") for word in text.split()}
+
+    assert words(140) <= words(40)
+
+
+@pytest.mark.parametrize("args", TOPICS + OTHERS)
 def test_json_is_strict(args: str) -> None:
     def refuse(constant: str) -> None:
         raise AssertionError(constant)

@@ -62,6 +62,9 @@ def test_what_beta_can_do_in_the_run() -> None:
         ({"horizon": 640}, Liveliness.LIVE),
         ({"horizon": 64}, Liveliness.LIVE),
         ({"horizon": 63}, Liveliness.FAST),
+        ({"horizon": 12.9}, Liveliness.FAST),
+        ({"horizon": 12.8}, Liveliness.BROKEN),
+        ({"horizon": 1, "beta": 0.0}, Liveliness.BROKEN),
         ({"beta": 0.0}, Liveliness.STUCK),
     ],
 )
@@ -122,10 +125,32 @@ def test_a_factor_beyond_floating_point_is_infinite() -> None:
         ({"rows": 0}, "--rows: must be a whole number of at least 1 (got 0)"),
         ({"steps": 0}, "--steps: must be a whole number of at least 1 (got 0)"),
         ({"beta": -0.1}, "--beta: must be 0 or more (got -0.1)"),
-        ({"tokens": 0.0}, "--tokens: must be above 0 (got 0)"),
+        ({"tokens": 1e-9}, "--tokens: must be 1 or more (got 1e-09)"),
     ],
 )
 def test_bad_numbers_are_refused(changes: dict[str, Any], told: str) -> None:
     with pytest.raises(SpecError) as caught:
         explain_controller(ControllerQuestion(**changes))
     assert str(caught.value) == told
+
+
+def test_a_horizon_that_a_sweep_refuses_has_no_numbers_of_a_run() -> None:
+    for kl in (0.0, 0.15):
+        facts = explain_controller(ControllerQuestion(horizon=1, kl=kl))
+        assert (facts.factor, facts.beta_next, facts.most, facts.least) == (None,) * 4
+        assert facts.steps_to_double is None
+        (asked,) = [s for s in facts.speeds if s.is_asked]
+        assert (asked.factor, asked.steps_to_double, asked.most_in_run) == (None,) * 3
+
+
+def test_the_bound_of_a_broken_horizon_is_the_sweeps() -> None:
+    facts = explain_controller(ControllerQuestion(horizon=12.8))
+    assert facts.shortest_horizon == pytest.approx(12.8)
+    # n = 1,000,000: the table's own horizons are below it too.
+    facts = explain_controller(ControllerQuestion(rows=1_000_000, horizon=1e6))
+    broken = {s.horizon for s in facts.speeds if s.factor is None}
+    assert broken == {5_000, 10_000, 20_000}
+
+
+def test_beta_0_never_doubles() -> None:
+    assert explain_controller(ControllerQuestion(beta=0.0)).steps_to_double is None

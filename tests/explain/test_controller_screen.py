@@ -27,8 +27,9 @@ def shown(**changes: Any) -> list[str]:
     [
         ({"steps": 40}, "INERT: it can raise beta by 5.2 % at most in 40 steps"),
         ({"horizon": 640}, "LIVE: beta can move by 10 % and more"),
-        ({"horizon": 10}, "FAST: n / horizon is 6.4."),
+        ({"horizon": 20}, "FAST: n / horizon is 3.2."),
         ({"beta": 0.0}, "STUCK: beta 0 times anything is 0."),
+        ({"horizon": 1, "kl": 0}, "BROKEN: at horizon 12.8 (0.2 × n) and below, a step at KL 0"),
     ],
 )
 def test_the_verdict_comes_first(changes: dict[str, Any], told: str) -> None:
@@ -49,3 +50,16 @@ def test_no_name_of_a_rule_is_cut() -> None:
     assert "…" not in text
     assert "threshold-ppo2017" in text
     assert "threshold-1.2x0.8" in text
+
+
+def test_a_broken_horizon_gets_no_nonsense_numbers() -> None:
+    text = " ".join(" ".join(shown(horizon=1, kl=0)).split())
+    for nonsense in ("e+90", "e+91", "-1.18", "-11.8", "FAST", "beta stays between", "Doubling"):
+        assert nonsense not in text
+
+
+def test_beta_0_is_stuck_and_nothing_doubles() -> None:
+    text = " ".join(" ".join(shown(beta=0.0)).split())
+    assert "beta stays 0" in text
+    assert "Doubling" not in text
+    assert "for a beta above 0" in text

@@ -190,3 +190,12 @@ def test_k3_is_biased_where_the_policy_lost_an_answer() -> None:
 
 def test_alignment_of_opposite_vectors() -> None:
     assert alignment((-2.0, 0.0), (1.0, 0.0)) == (-1.0, 2.0)
+
+
+def test_what_k3_is_too_low_by_is_what_the_reference_gives_to_lost_answers() -> None:
+    lost = explain_estimators(Pair((0.7, 0.3, 0.0), (0.5, 0.3, 0.2)))
+    rows = {row.name: row for row in lost.estimators}
+    assert lost.unseen == 0.2
+    assert rows["k3"].bias == pytest.approx(-lost.unseen)
+    assert rows["k1"].bias == 0
+    assert explain_estimators(TOY).unseen == 0

@@ -34,3 +34,11 @@ def test_an_infinite_kl_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     text = " ".join(shown(Pair((0.5, 0.5), (1.0, 0.0)), monkeypatch))
     assert "The KL is infinite" in text
     assert "k2-loss" not in text
+
+
+def test_the_bias_of_k3_has_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = "k3 is unbiased only where the policy can give every answer of the reference"
+    text = " ".join(" ".join(shown(Pair((1.0, 0.0), (0.5, 0.5)), monkeypatch)).split())
+    assert told in text
+    assert "0.5 of it are lost" in text
+    assert told not in " ".join(" ".join(shown(EXAMPLE, monkeypatch)).split())

@@ -77,3 +77,15 @@ def test_other_readings() -> None:
     assert "ORDINARY: about 10 answers" in read(0.3)
     assert "DIVERGED, or another unit" in read(50)
     assert "not even as the mean of a single answer" in read(-9)
+
+
+def test_k3_stands_beside_its_own_expectation() -> None:
+    told = "k3 is unbiased only where the policy can give every answer of the reference"
+    text = shown(kl_screen(explain_kl(Pair((1.0, 0.0), (0.5, 0.5))), is_example=False))
+    exact = next(line for line in text.splitlines() if line.startswith("exact"))
+    assert exact.split() == ["exact", "0.6931", "0.1931"]
+    assert told in " ".join(text.split())
+    text = shown(kl_screen(explain_kl(EXAMPLE), is_example=True))
+    exact = next(line for line in text.splitlines() if line.startswith("exact"))
+    assert exact.split() == ["exact", "0.0470", "0.0470"]
+    assert told not in " ".join(text.split())

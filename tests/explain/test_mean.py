@@ -103,7 +103,7 @@ def test_no_truncation_of_the_example_goes_below_the_bound(kept: float) -> None:
     [
         (MeanQuestion(math.nan), "--mean: must be a finite number (got nan)"),
         (MeanQuestion(-1, unit="word"), "--unit: must be token or sequence (got 'word')"),
-        (MeanQuestion(-1, tokens=0), "--tokens: must be above 0 (got 0)"),
+        (MeanQuestion(-1, tokens=0), "--tokens: must be 1 or more (got 0)"),
         (MeanQuestion(-1, rows=0), "--rows: must be a whole number of at least 1 (got 0)"),
         (MeanQuestion(-1, top_k=-1), "--top-k: must be 1 or more, or 0 for off (got -1)"),
         (MeanQuestion(-1, top_p=1.5), "--top-p: must be above 0 and at most 1 (got 1.5)"),

@@ -86,3 +86,18 @@ def test_wide_terminals_keep_prose_readable(monkeypatch: pytest.MonkeyPatch) -> 
     stream = io.StringIO()
     page.show(page.prose("word " * 60), stream)
     assert 90 < max(map(len, stream.getvalue().splitlines())) <= page.WIDTH
+
+
+@pytest.mark.parametrize("width", [15, 16])
+def test_a_table_that_does_not_fit_becomes_a_list(
+    width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    stream = io.StringIO()
+    rows = [("x-name", page.bad("1.25"), ""), ("long", "2.5", "so")]
+    page.show(page.columns(["who", "mean", "<"], rows), stream)
+    lines = stream.getvalue().splitlines()
+    if width < 16:
+        assert lines == ["who x-name", "  mean 1.25", "who long", "  mean 2.5; so"]
+    else:
+        assert [line.split()[0] for line in lines] == ["who", "x-name", "long"]

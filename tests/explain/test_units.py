@@ -56,7 +56,9 @@ def test_the_penalty_is_beta_times_kl_where_none_is_given() -> None:
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"tokens": 0}, "--tokens: must be above 0 (got 0)"),
+        ({"tokens": 0}, "--tokens: must be 1 or more (got 0)"),
+        ({"tokens": 1e-9}, "--tokens: must be 1 or more (got 1e-09)"),
+        ({"tokens": math.inf}, "--tokens: must be 1 or more (got inf)"),
         (
             {"kl_token": 1, "kl_seq": 2},
             "--kl-token: must not be given together with --kl-seq, which is the same KL (got 1 and 2)",
@@ -80,3 +82,12 @@ def test_bad_numbers_are_refused(changes: dict[str, Any], told: str) -> None:
 def test_an_unknown_source_is_refused_with_the_known_ones() -> None:
     with pytest.raises(SpecError, match=r"^--from: must be trl-grpo, .* or kltune \(got 'trl'\)$"):
         explain_units(UnitsQuestion(source="trl"))
+
+
+def test_a_penalty_below_0_keeps_its_sign_and_is_no_penalty() -> None:
+    facts = explain_units(UnitsQuestion(kl_seq=-1))
+    assert (facts.penalty, facts.penalty_ratio) == (-0.02, -0.04)
+    assert facts.balance is Balance.NEGATIVE
+    assert explain_units(UnitsQuestion(penalty=-3)).penalty_ratio == -6
+    assert explain_units(UnitsQuestion(penalty=-3)).balance is Balance.NEGATIVE
+    assert explain_units(UnitsQuestion(kl_seq=0)).balance is Balance.UNFELT

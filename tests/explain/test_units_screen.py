@@ -50,3 +50,18 @@ def test_every_framework_is_listed_uncut() -> None:
     for row in FRAMEWORKS.values():
         assert row.key in text
         assert row.metric in text
+
+
+def test_a_penalty_below_0_is_told_with_its_sign() -> None:
+    assert "mean penalty -0.02 / reward spread 0.5 = -0.04: BELOW 0" in words(kl_seq=-1)
+    assert "mean penalty -3 / reward spread 0.5 = -6: BELOW 0" in words(penalty=-3)
+
+
+def test_a_narrow_terminal_cuts_no_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    text = shown()
+    assert "…" not in text
+    assert max(map(len, text.splitlines())) <= 40
+    for row in FRAMEWORKS.values():
+        assert f"--from {row.key}" in text.splitlines()
+        assert row.metric in text

@@ -89,7 +89,7 @@ def test_a_model_needs_a_reference_and_prompts_and_both_are_told_at_once(tmp_pat
     folder = model(tmp_path / "a")
     with pytest.raises(SpecError, match=r"--reference: .*; --prompts: "):
         AuditRequest(folder).kind()
-    both = AuditRequest(folder, reference=tmp_path, prompts=tmp_path / "p.txt")
+    both = AuditRequest(folder, reference=folder, prompts=tmp_path / "p.txt")
     assert both.kind() == "models"
 
 
@@ -122,3 +122,55 @@ def test_an_answer_is_shown_even_where_it_can_not_be_written(
     with pytest.raises(RunError, match="the audit can't be written there"):
         run_audit(request, fake_subject)
     assert "k1-reward" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["nonexist", "p.txt"])
+def test_a_reference_that_is_no_model_folder_is_refused_before_anything_is_loaded(
+    tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "p.txt").write_text("question\n", encoding="utf-8")
+    request = AuditRequest(
+        model(tmp_path / "a"), reference=tmp_path / name, prompts=tmp_path / "p.txt"
+    )
+    with pytest.raises(SpecError) as caught:
+        run_audit(request, fake_subject)
+    told = f"--reference: {tmp_path / name} is no model folder (one that holds a config.json)"
+    assert str(caught.value) == told
+    assert caught.value.exit_code == ExitCode.USAGE
+
+
+def test_a_file_that_is_no_yaml_is_said_to_be_no_spec(tmp_path: Path) -> None:
+    path = tmp_path / "README.md"
+    path.write_text("# A: title: `of` *a* page\n\n- **x**: y: z\n", encoding="utf-8")
+    with pytest.raises(SpecError, match=r"README\.md: is no spec \(a YAML file\); give a spec"):
+        run_audit(AuditRequest(path), fake_subject)
+    text = write(tmp_path, minimal()).rename(tmp_path / "spec.txt")
+    assert run_audit(AuditRequest(text, out=tmp_path / "out"), fake_subject) is ExitCode.DONE
+    broken = tmp_path / "broken.yaml"
+    broken.write_text("a: b: c\n", encoding="utf-8")
+    with pytest.raises(SpecError, match="line 1"):
+        run_audit(AuditRequest(broken), fake_subject)
+
+
+def test_an_older_audit_of_the_same_name_is_kept(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    audits, path = tmp_path / "studies" / "audits", write(tmp_path, minimal())
+    run_audit(AuditRequest(path), fake_subject)
+    first = (audits / "small" / "audit.json").read_bytes()
+    run_audit(AuditRequest(path), fake_subject)
+    run_audit(AuditRequest(path), fake_subject)
+    assert (audits / "small" / "audit.json").read_bytes() == first
+    assert sorted(p.name for p in audits.iterdir()) == ["small", "small-2", "small-3"]
+    assert "wrote studies/audits/small-3/audit.json" in capfd.readouterr().err
+
+
+def test_an_audit_in_a_folder_that_was_asked_for_is_said_to_be_replaced(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    request = AuditRequest(write(tmp_path, minimal()), out=tmp_path / "out")
+    run_audit(request, fake_subject)
+    assert "replaced" not in capfd.readouterr().err
+    run_audit(request, fake_subject)
+    assert f"replaced {tmp_path / 'out' / 'audit.json'}" in capfd.readouterr().err

@@ -56,6 +56,19 @@ def test_a_spec_is_its_start_policy_after_some_steps_against_its_start(tmp_path:
     assert result.pair.num_blocks == 16
 
 
+def test_another_number_of_completions_than_asked_for_is_said(tmp_path: Path) -> None:
+    path = write(tmp_path, spec())
+
+    def notes(samples: int | None) -> str:
+        subject = find_subject(AuditRequest(path, steps=1, samples=samples), "spec")
+        return "; ".join(subject.question.notes)
+
+    told = "--samples 1 became 16: at least 4 blocks of whole groups of 4 completions"
+    assert told in notes(1)
+    assert "--samples 103 became 100: blocks of whole groups of 4 completions" in notes(103)
+    assert notes(64) == notes(None) == ""
+
+
 @pytest.mark.slow
 def test_a_seed_changes_the_policy_and_the_samples_and_repeats_them(tmp_path: Path) -> None:
     path = write(tmp_path, spec())

@@ -1,18 +1,17 @@
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
-from fake_study import SIGMA_R, trial, typical_trials, write_study
+from fake_study import SPEC, trial, typical_trials, write_study
 
 from kltune.report.answer import (
     answer_facts,
     headline,
-    native_words,
 )
 from kltune.report.recommend import Recommendation, recommend
 from kltune.report.rows import StudyRows, read_study
-from kltune.spec.penalty import Penalty
 
 
 def read(tmp_path: Path, *fakes: object, **spec: object) -> StudyRows:
@@ -51,18 +50,6 @@ def test_the_headline_admits_ties(tmp_path: Path) -> None:
     single = recommend(alone)
     assert isinstance(single, Recommendation)
     assert "told apart" not in headline(alone, single)
-
-
-def test_a_loss_coefficient_is_beta_over_sigma(tmp_path: Path) -> None:
-    study = read(tmp_path, trial(0.124, penalty=Penalty.K2_LOSS))
-    assert f"KL coefficient {0.124 / SIGMA_R:.1f} in the loss" in native_words(
-        study, study.trials[0]
-    )
-
-
-def test_a_reward_coefficient_is_beta_itself(tmp_path: Path) -> None:
-    study = read(tmp_path, trial(0.124, penalty=Penalty.K1_REWARD))
-    assert "KL coefficient 0.124 in the reward" in native_words(study, study.trials[0])
 
 
 def test_beta_zero_is_recommended_in_words_of_its_own(tmp_path: Path) -> None:
@@ -111,7 +98,7 @@ def test_under_gold_final_all_steps_are_to_be_run(tmp_path: Path) -> None:
         ({"controller": "schedule"}, ", on its schedule;"),
         (
             {"controller": "threshold-1.5x", "target_kl": 0.05},
-            ", steered to 0.05 nats/token (threshold-1.5x);",
+            ", steered to 0.05 nats/token (threshold-1.5x) (which never moved it);",
         ),
         (
             {"controller": "proportional", "target_kl": 0.05, "horizon": 640},
@@ -126,3 +113,55 @@ def test_the_headline_names_the_controller(
     found = recommend(study)
     assert isinstance(found, Recommendation)
     assert words in headline(study, found)
+
+
+@pytest.mark.parametrize(
+    ("last", "words"),
+    [
+        (0.3, " (which never moved it);"),
+        (0.31, " (which moved it by less than 10 %);"),
+        (0.4, ";"),
+    ],
+)
+def test_a_controller_that_did_nothing_gets_no_credit(
+    tmp_path: Path, last: float, words: str
+) -> None:
+    study = read(tmp_path, trial(0.3, controller="threshold-1.5x", target_kl=0.05))
+    found = recommend(study)
+    assert isinstance(found, Recommendation)
+    curve = dataclasses.replace(found.best.curve, beta=(*[0.3] * 79, last))
+    moved = dataclasses.replace(found.best, curve=curve)
+    text = headline(study, dataclasses.replace(found, best=moved))
+    assert f"(threshold-1.5x){words}" in text
+
+
+def test_prompts_that_do_not_differ_tell_nothing(tmp_path: Path) -> None:
+    peaks = (0.2, *[0.5] * 8)
+    study = read(tmp_path, trial(0.2, gold=peaks, value=0.7), trial(0.2, gold=peaks, value=0.4))
+    (first, second) = study.trials
+    same = dataclasses.replace(second, checkpoints=first.checkpoints, peak=first.peak)
+    text = facts_of(dataclasses.replace(study, trials=(first, same)))["How sure"]
+    assert "can't be told apart: only 0 of 64 prompts differ, so the prompts can't tell" in text
+
+
+def test_under_length_mean_beta_is_per_nat_of_the_mean(tmp_path: Path) -> None:
+    wide = (0.2, *[0.8] * 8)
+    trainer = {**SPEC["trainer"], "kl": {"credit": "length-mean"}}
+    paid = [trial(beta, gold=wide, penalty="k1-reward") for beta in (0.2, 0.5)]
+    study = read(tmp_path, *paid, trainer=trainer)
+    found = recommend(study)
+    assert isinstance(found, Recommendation)
+    unit = "reward per nat per token of mean KL"
+    assert f"{unit}, held fixed" in headline(study, found)
+    assert f"{unit}, fixed" in facts_of(study)["Setting"]
+    assert f"to 0.5 {unit}. Of those" in facts_of(study)["Tied"]
+    lossy = read(tmp_path / "loss", trial(0.2, gold=wide), trainer=trainer)
+    assert "reward per nat of sequence KL, fixed" in facts_of(lossy)["Setting"]
+
+
+def test_a_moving_reference_is_said_beside_the_setting(tmp_path: Path) -> None:
+    assert "Reference" not in facts_of(read(tmp_path, trial(0.2)))
+    trainer = {**SPEC["trainer"], "reference": {"every": 20, "mixture": 0.6}}
+    text = facts_of(read(tmp_path / "moving", trial(0.2), trainer=trainer))["Reference"]
+    assert "every 20 steps its trainable weights become 0.6 × the policy's + 0.4 × its own" in text
+    assert "The KL shown is to the start" in text

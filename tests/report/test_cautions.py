@@ -76,3 +76,11 @@ def test_nothing_is_clipped_bounded_or_left_unscored_in_silence(
         "".join(json.dumps({**row, name: 0.02}) + "\n" for row in rows), encoding="utf-8"
     )
     assert text in text_of(read_study(folder))
+
+
+def test_a_biased_penalty_is_not_recommended_without_its_reason(tmp_path: Path) -> None:
+    study = read_study(write_study(tmp_path, [trial(0.2, penalty="k3-reward")], allow_biased=True))
+    assert (
+        "The recommended penalty is biased (allow_biased): k3 in the reward has a wrong gradient "
+        "(it can point away from the reference). Gradient of k3-reward: reverse - forward KL."
+    ) in text_of(study)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_study import FakeTrial, trial, write_study
+from fake_study import SPEC, FakeTrial, trial, write_study
 
 from kltune.metrics.jsonl import encode
 from kltune.report.build import build_report
@@ -144,3 +144,21 @@ def test_all_three_twins_carry_the_section(tmp_path: Path) -> None:
         assert "How the controllers behaved" in path.read_text(encoding="utf-8")
     data = json.loads(paths.json.read_text(encoding="utf-8"))
     assert data["trials"][0]["controller"]["verdict"]
+
+
+def test_a_controller_is_judged_by_the_kl_that_it_acts_on(tmp_path: Path) -> None:
+    trainer = {**SPEC["trainer"], "reference": {"every": 20}}
+    folder = write_study(tmp_path, [steered()], trainer=trainer)
+    path = folder / "trials" / "00000" / "metrics.jsonl"
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    # KL to the start passes the target and runs away; that to the moving reference stays below.
+    text = [json.dumps({**row, "kl/anchor_token": 0.01, "kl/anchor_seq": 0.14}) for row in rows]
+    path.write_text("\n".join(text) + "\n", encoding="utf-8")
+    study = read_study(folder)
+    (row,) = study.trials
+    found = controller_data(study, row)
+    assert found is not None
+    assert found["end_ratio"] == pytest.approx(0.2)
+    shown = str(controller_blocks(study))
+    assert "moving reference (kl/anchor)" in shown
+    assert "moving reference" not in str(controller_blocks(read(tmp_path / "still", steered())))

@@ -41,3 +41,14 @@ def test_the_plan_shows_trials_settings_time_memory_and_calls() -> None:
         "k2-loss, beta 0.1 reward per nat of sequence KL, fixed",
     ):
         assert part in text
+
+
+def test_the_plan_names_the_unit_that_the_credit_gives_beta() -> None:
+    setting = trial(0.1, penalty="k1-reward").setting
+    plan = Plan(
+        "kitchen", {"sobol": 1}, 0, [("sobol", setting)], 1, 80, None, None, 1, 1,
+        KLUnit.TOKEN, BetaUnit.REWARD, credit="length-mean",
+    )  # fmt: skip
+    console = Console(width=160, record=True, file=io.StringIO())
+    console.print(dry_run_table(plan))
+    assert "beta 0.1 reward per nat per token of mean KL" in console.export_text()

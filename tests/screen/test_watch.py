@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import io
 from pathlib import Path
 
@@ -121,3 +122,15 @@ def test_a_terminal_gets_the_table_and_anything_else_lines(monkeypatch: pytest.M
     assert isinstance(open_screen(SCOPE, is_plain=True, stream=Terminal()), PlainScreen)
     monkeypatch.setenv("NO_COLOR", "1")
     assert isinstance(open_screen(SCOPE, stream=Terminal()), PlainScreen)
+
+
+def test_the_unit_of_beta_follows_the_credit() -> None:
+    clock, stream = Clock(), io.StringIO()
+    scope = dataclasses.replace(SCOPE, credit="length-mean")
+    play(PlainScreen(scope, stream, clock), clock)
+    assert "beta 0.0754 reward per nat per token of mean KL, proportional" in stream.getvalue()
+    screen = LiveScreen(scope, Console(file=io.StringIO(), width=120), clock)
+    play(screen, clock)
+    console = Console(width=120, record=True, file=io.StringIO())
+    console.print(screen.render())
+    assert "beta in reward per nat per token of mean KL; gold" in console.export_text()

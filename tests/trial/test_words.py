@@ -2,9 +2,18 @@ from __future__ import annotations
 
 import pytest
 
+from kltune.spec.algorithm import Credit
 from kltune.spec.penalty import Penalty
 from kltune.spec.trial import BetaUnit, ControllerKind, KLUnit, TrialSpec
-from kltune.trial.words import both_units, duration, number, score, setting_long, setting_short
+from kltune.trial.words import (
+    beta_unit_words,
+    both_units,
+    duration,
+    number,
+    score,
+    setting_long,
+    setting_short,
+)
 
 
 @pytest.mark.parametrize(
@@ -114,3 +123,30 @@ def test_every_controller_is_named_with_its_target(
     assert setting_long(setting, BetaUnit.NATIVE, KLUnit.TOKEN) == (
         f"k2-loss, beta 0.12 native coefficient{long}, learning rate 0.001"
     )
+
+
+@pytest.mark.parametrize(
+    ("unit", "credit", "penalties", "words"),
+    [
+        (BetaUnit.REWARD, "sequence", [Penalty.K1_REWARD], "reward per nat of sequence KL"),
+        (BetaUnit.REWARD, "reward-to-go", [], "reward per nat of sequence KL"),
+        (BetaUnit.NATIVE, "length-mean", [Penalty.K1_REWARD], "native coefficient"),
+        (
+            BetaUnit.REWARD,
+            "length-mean",
+            [Penalty.K1_REWARD, None],
+            "reward per nat per token of mean KL",
+        ),
+        (BetaUnit.REWARD, "length-mean", [Penalty.K2_LOSS], "reward per nat of sequence KL"),
+        (
+            BetaUnit.REWARD,
+            "length-mean",
+            [],
+            "reward per nat per token of mean KL (in the loss: reward per nat of sequence KL)",
+        ),
+    ],
+)
+def test_the_unit_of_beta_follows_credit_and_penalty(
+    unit: BetaUnit, credit: Credit, penalties: list[Penalty | None], words: str
+) -> None:
+    assert beta_unit_words(unit, credit, *penalties) == words
