@@ -17,11 +17,15 @@ from kltune.spec.study import EvaluateSpec
 from kltune.spec.trainer import TrainerSpec
 from kltune.spec.trial import BetaUnit, KLUnit, TrialSpec
 from kltune.tasks.protocol import Prompt, Sample
+from kltune.trainer import train_step
 from kltune.trainer.bank import Bank
+from kltune.trainer.batch import Batch
 from kltune.trainer.data import EncodedPrompts, TaskData, encode_all
 from kltune.trainer.encode import PromptEncoder
 from kltune.trainer.model import LoadedModel, freeze
 from kltune.trainer.parts import BankSettings
+from kltune.trainer.rollout import Rollout
+from kltune.trainer.slot import SlotState
 
 MODEL = ModelSpec(base="builtin:tiny", rank=4)
 
@@ -128,3 +132,15 @@ def trial(**fields: object) -> TrialSpec:
     return TrialSpec.model_validate(
         {"beta": 0.1, "penalty": "k2-loss", "learning_rate": 1e-2, "seed": 0, **fields}
     )
+
+
+def next_rollout(bank: Bank) -> Rollout:
+    """The rollout of slot 0's next step: draws are keyed, so that the step itself draws the same."""
+    states: dict[int, SlotState] = bank._states  # pyright: ignore[reportPrivateUsage]
+    return train_step._roll_out(bank.parts, (0,), states)  # pyright: ignore[reportPrivateUsage]
+
+
+def next_batch(bank: Bank) -> Batch:
+    """The same with its scores."""
+    states: dict[int, SlotState] = bank._states  # pyright: ignore[reportPrivateUsage]
+    return train_step._score(bank.parts, (0,), states, next_rollout(bank))  # pyright: ignore[reportPrivateUsage]

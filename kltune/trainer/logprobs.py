@@ -8,7 +8,7 @@ go through the head, D hidden size.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -89,6 +89,25 @@ class Logprobs:
             entropy_KNT=change(self.entropy_KNT),
             top_k_KNT=None if top_k is None else change(top_k),
             in_top_k_KNT=None if in_top_k is None else change(in_top_k),
+        )
+
+    @classmethod
+    def join(cls, pieces: Sequence[Logprobs]) -> Logprobs:
+        """The rows of all pieces, in order; every piece has the same columns."""
+
+        def joined(tensors: Sequence[Tensor]) -> Tensor:
+            return torch.cat(list(tensors), dim=1)
+
+        top_k = [piece.top_k_KNT for piece in pieces if piece.top_k_KNT is not None]
+        in_top_k = [piece.in_top_k_KNT for piece in pieces if piece.in_top_k_KNT is not None]
+        return cls(
+            policy_KNT=joined([piece.policy_KNT for piece in pieces]),
+            reference_KNT=joined([piece.reference_KNT for piece in pieces]),
+            exact_kl_KNT=joined([piece.exact_kl_KNT for piece in pieces]),
+            forward_kl_KNT=joined([piece.forward_kl_KNT for piece in pieces]),
+            entropy_KNT=joined([piece.entropy_KNT for piece in pieces]),
+            top_k_KNT=joined(top_k) if top_k else None,
+            in_top_k_KNT=joined(in_top_k) if in_top_k else None,
         )
 
     def detach(self) -> Logprobs:

@@ -107,23 +107,7 @@ def _values(parts: BankParts, batch: Batch, completions: Completions) -> Tensor 
 def _join(pieces: list[Measured]) -> Measured:
     if len(pieces) == 1:
         return pieces[0]
-
-    def joined(name: str) -> Tensor | None:
-        there = [x for p in pieces if (x := getattr(p.logprobs, name)) is not None]
-        return torch.cat(there, dim=1) if there else None
-
-    def column(name: str) -> Tensor:
-        return torch.cat([getattr(piece.logprobs, name) for piece in pieces], dim=1)
-
-    logprobs = Logprobs(
-        policy_KNT=column("policy_KNT"),
-        reference_KNT=column("reference_KNT"),
-        exact_kl_KNT=column("exact_kl_KNT"),
-        forward_kl_KNT=column("forward_kl_KNT"),
-        entropy_KNT=column("entropy_KNT"),
-        top_k_KNT=joined("top_k_KNT"),
-        in_top_k_KNT=joined("in_top_k_KNT"),
-    )
+    logprobs = Logprobs.join([piece.logprobs for piece in pieces])
     reference = Hidden(
         torch.cat([piece.reference.states_KNTD for piece in pieces], dim=1),
         pieces[0].reference.head,

@@ -148,7 +148,7 @@ class Look:
                 view = parts.stack.view(parts.rows.critics((self.row,)))
                 states = hidden_states(parts.loaded, parts.stack, view, some).states_KNTD
                 critics.append(values(states, parts.critic.heads((self.row,)), some.mask_KNT))
-        joined = _joined(logprobs)
+        joined = Logprobs.join(logprobs)
         states_KNTD = torch.cat([piece.states_KNTD for piece in references], dim=1)
         return Measured(
             logprobs=joined,
@@ -230,13 +230,3 @@ class Look:
         """Row indices, ``[1, B]`` each."""
         every = torch.arange(rows.ids_KNT.shape[1], device=rows.ids_KNT.device)[None]
         return list(every.split(size, dim=1))
-
-
-def _joined(pieces: list[Logprobs]) -> Logprobs:
-    names = Logprobs.__dataclass_fields__
-    columns = {name: [getattr(piece, name) for piece in pieces] for name in names}
-    joined = {
-        name: None if found[0] is None else torch.cat(found, dim=1)
-        for name, found in columns.items()
-    }
-    return Logprobs(**joined)  # pyright: ignore[reportArgumentType]

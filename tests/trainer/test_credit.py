@@ -9,7 +9,7 @@ from oracle import push, recorded_bank
 from kltune.metrics.record import StepMetrics
 from kltune.spec.penalty import Penalty
 from kltune.trainer.bank import Bank
-from kltune.trainer.slot import SlotState
+from kltune.trainer.batch import Learned
 from kltune.trainer.update import learn
 
 
@@ -49,13 +49,11 @@ class Silent(tiny.CountWord):
 
 @pytest.mark.parametrize("algorithm", ["grpo", "dr-grpo", "rloo", "reinforce", "ppo"])
 def test_an_unscorable_completion_leaves_the_baseline_and_is_counted(algorithm: str) -> None:
-    from kltune.trainer import train_step
-
     bank, proxy, _ = recorded_bank(1, algorithm=algorithm)
     proxy.inner = Silent("w3")
     bank.admit(0, 0, tiny.trial(beta=0.3, penalty="k1-reward", seed=3), None)
     push(bank, 0)
-    learned = _learned(bank, train_step)
+    learned = _learned(bank)
     worth = learned.credits[0].advantages
     assert not worth.advantage_NT[::4].any()
     assert worth.advantage_NT[1:4].any()
@@ -67,10 +65,8 @@ def test_an_unscorable_completion_leaves_the_baseline_and_is_counted(algorithm: 
     assert metrics.values["train/proxy_mean"] == pytest.approx(sum(scored) / len(scored))
 
 
-def _learned(bank: Bank, module: Any) -> Any:
-    states: dict[int, SlotState] = bank._states  # pyright: ignore[reportPrivateUsage]
-    drawn = module._roll_out(bank.parts, (0,), states)
-    batch = module._score(bank.parts, (0,), states, drawn)
+def _learned(bank: Bank) -> Learned:
+    batch = tiny.next_batch(bank)
     before = bank.parts.stack.flat_KP.clone()
     learned = learn(bank.parts, batch)
     bank.parts.stack.flat_KP.copy_(before)

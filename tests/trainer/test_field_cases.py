@@ -18,15 +18,12 @@ from torch import Tensor
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from kltune.spec.model import ModelSpec
-from kltune.trainer import train_step
 from kltune.trainer.bank import Bank
 from kltune.trainer.encode import pad_left
 from kltune.trainer.head import Head, HeadRule, token_columns
 from kltune.trainer.logprobs import Completions, Logprobs, Scoring, score
 from kltune.trainer.measure import measure
 from kltune.trainer.model import LoadedModel, freeze, place
-from kltune.trainer.rollout import Rollout
-from kltune.trainer.slot import SlotState
 
 FULL = ModelSpec(base="builtin:tiny", finetune="full")
 CPU = torch.device("cpu")
@@ -67,12 +64,6 @@ def scored(bank: Bank, completions: Completions) -> Logprobs:
 def one_text(width: int | None = None) -> Completions:
     ids = torch.tensor([[[5, 9, 23, 7, 11]]])
     return Completions(pad_left([[4, 8, 15]], 0, CPU, width), ids, torch.ones_like(ids).bool())
-
-
-def drawn_of(bank: Bank) -> Rollout:
-    """The rollout of the next step: draws are keyed, so that the step draws the same."""
-    states: dict[int, SlotState] = bank._states  # pyright: ignore[reportPrivateUsage]
-    return train_step._roll_out(bank.parts, (0,), states)  # pyright: ignore[reportPrivateUsage]
 
 
 KINDS = pytest.mark.parametrize(
@@ -141,7 +132,7 @@ def test_trained_ids_are_the_sampled_ones_and_a_cut_is_a_flag() -> None:
     # field case A28
     bank, proxy, _ = recorded_bank(1)
     bank.admit(0, 0, tiny.trial(seed=2), None)
-    drawn = drawn_of(bank)
+    drawn = tiny.next_rollout(bank)
     trained: list[Tensor] = []
 
     def keep(_module: object, _args: object, kwargs: dict[str, Tensor]) -> None:
@@ -171,8 +162,8 @@ def test_a_generation_config_changes_no_rollout() -> None:
     for bank in (plain, bent):
         bank.admit(0, 0, tiny.trial(), None)
         push(bank, 0)
-    drawn = drawn_of(bent)
-    assert torch.equal(drawn.ids_KNT, drawn_of(plain).ids_KNT)
+    drawn = tiny.next_rollout(bent)
+    assert torch.equal(drawn.ids_KNT, tiny.next_rollout(plain).ids_KNT)
     got = scored(bent, Completions.of(drawn))
     difference = (drawn.sampler_logprobs_KNT - got.policy_KNT)[drawn.mask_KNT]
     assert float(difference.abs().max()) <= 1e-5
@@ -186,9 +177,8 @@ def test_sampler_and_trainer_agree_at_every_token(
     bank = bank_of(build, full=full)
     bank.train_step()
     push(bank, 0, scale=0.01)
-    states: dict[int, SlotState] = bank._states  # pyright: ignore[reportPrivateUsage]
-    drawn = drawn_of(bank)
-    batch = train_step._score(bank.parts, (0,), states, drawn)  # pyright: ignore[reportPrivateUsage]
+    batch = tiny.next_batch(bank)
+    drawn = batch.rollout
     measured = measure(bank.parts, batch, bank.parts.stack.view([0]), bank.parts.scoring, 8)
     gap = (drawn.sampler_logprobs_KNT - measured.logprobs.policy_KNT)[drawn.mask_KNT]
     assert float(gap.abs().max()) <= 1e-5

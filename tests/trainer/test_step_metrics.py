@@ -10,11 +10,9 @@ import tiny
 import torch
 
 from kltune.metrics.names import METRICS
-from kltune.trainer import train_step
 from kltune.trainer.batch import Measured, SlotOutcome
 from kltune.trainer.head import Head
 from kltune.trainer.logprobs import Hidden, Logprobs
-from kltune.trainer.slot import SlotState
 from kltune.trainer.step_metrics import count_nonfinite, per_unit, shared_seconds, step_metrics
 from kltune.trainer.update import learn
 
@@ -73,9 +71,7 @@ def numbers(
     """What a step of two completions logs where these are its log-probs, whatever was sampled."""
     bank = tiny.bank(1, prompts=1, group_size=2)
     bank.admit(0, 0, tiny.trial(), None)
-    states: dict[int, SlotState] = bank._states  # pyright: ignore[reportPrivateUsage]
-    drawn = train_step._roll_out(bank.parts, (0,), states)  # pyright: ignore[reportPrivateUsage]
-    batch = train_step._score(bank.parts, (0,), states, drawn)  # pyright: ignore[reportPrivateUsage]
+    batch = tiny.next_batch(bank)
     learned = learn(bank.parts, batch)
     policy_KNT, reference_KNT = torch.tensor([policy]), torch.tensor([reference])
     mask_KNT, proxy_KN = torch.tensor([mask]).bool(), torch.tensor([proxy])
@@ -94,7 +90,7 @@ def numbers(
     )  # fmt: skip
     logprobs = Logprobs(**columns, top_k_KNT=None, in_top_k_KNT=None)
     learned = replace(learned, measured=replace(given, logprobs=logprobs, start_kl_KNT=fine))
-    control = states[0].control
+    control = batch.states[0].control
     outcome = SlotOutcome(0, 1, control, control, 0, True, 0.0, 0.0, 0.0, 0.0)
     return step_metrics(bank.parts, batch, learned, outcome, {}).values
 
