@@ -114,13 +114,28 @@ def test_a_bad_spec_is_refused_before_anything_is_loaded(tmp_path: Path) -> None
         run_audit(AuditRequest(gone), never)
 
 
+@pytest.mark.parametrize("out", ["taken", "taken/below"])
+def test_a_place_that_can_not_be_written_is_refused_before_anything_is_computed(
+    tmp_path: Path, out: str
+) -> None:
+    (tmp_path / "taken").write_text("a file", encoding="utf-8")
+    request = AuditRequest(write(tmp_path, minimal()), out=tmp_path / out)
+    with pytest.raises(SpecError, match=r"--out: .* can't be written to"):
+        run_audit(request, lambda *_: pytest.fail("was computed"))
+
+
 def test_an_answer_is_shown_even_where_it_can_not_be_written(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "taken").write_text("a file", encoding="utf-8")
-    request = AuditRequest(write(tmp_path, minimal()), out=tmp_path / "taken")
+    folder = tmp_path / "out"
+    request = AuditRequest(write(tmp_path, minimal()), out=folder)
+
+    def taken_meanwhile(request: AuditRequest, kind: Kind) -> Subject:
+        folder.write_text("a file", encoding="utf-8")
+        return fake_subject(request, kind)
+
     with pytest.raises(RunError, match="the audit can't be written there"):
-        run_audit(request, fake_subject)
+        run_audit(request, taken_meanwhile)
     assert "k1-reward" in capfd.readouterr().out
 
 
