@@ -7,7 +7,8 @@
     ├── EnvironmentMissingError   5    the environment can't: no such device, hub unreachable, missing extra
     ├── RunError                  1    a run-time error outside any single trial
     └── TrialFault                -    trials of a bank can't go on; the search goes on without them
-        └── OutOfMemoryFault      -    for lack of memory, after shrinking
+        ├── OutOfMemoryFault      -    for lack of memory, after shrinking
+        └── SlotsLostFault        -    since their slots are gone; they can go on in others
 
 Exit codes without an exception: 0 done, 3 finished with no feasible trial,
 75 interrupted but resumable (SIGTERM), 130 Ctrl-C after a clean flush (design.md §6).
@@ -92,5 +93,11 @@ class TrialFault(KltuneError):
 
 class OutOfMemoryFault(TrialFault):
     """The trials don't fit in memory, even with the smallest micro-batch."""
+
+    is_retried: ClassVar[bool] = True
+
+
+class SlotsLostFault(TrialFault):
+    """The slots are gone, and their process with them: the trials go on from their checkpoints in others."""
 
     is_retried: ClassVar[bool] = True

@@ -214,14 +214,11 @@ _STEP: tuple[tuple[str, str, str, str | None], ...] = (
     ("tokens/step", "tokens", "Valid completion tokens of the step", None),
     ("time/rollout_s", "s", "Sampling of completions, this slot's share", None),
     ("time/score_s", "s", "Scoring by the proxy", None),
-    (
-        "time/logprobs_s",
-        "s",
-        "Log-probs and exact KL of policy and reference, this slot's share",
-        None,
-    ),
-    ("time/update_s", "s", "Forward, backward and optimiser, this slot's share", None),
+    ("time/reference_s", "s", "The reference's forwards, this slot's share", None),
+    ("time/logprobs_s", "s", "The policy's forwards, log-probs and exact KL, its share", None),
+    ("time/update_s", "s", "Gradients and optimiser, this slot's share", None),
     ("time/step_s", "s", "The whole step, this slot's share", None),
+    ("compute/step_gflop", "GFLOP", "Useful operations of the step (trainer/flops.py)", None),
 )
 
 _EVAL: tuple[tuple[str, str, str], ...] = (
@@ -253,6 +250,7 @@ _EVAL: tuple[tuple[str, str, str], ...] = (
         "Evaluation completions cut at the length limit",
     ),
     ("time/evaluate_s", "s", "The evaluation, this slot's share"),
+    ("compute/evaluate_gflop", "GFLOP", "Useful operations of the evaluation"),
 )
 
 _STUDY: tuple[tuple[str, str, str], ...] = (

@@ -13,11 +13,13 @@ from kltune.trainer.controller import start_control
 from kltune.trainer.critic import Critic
 from kltune.trainer.data import TaskData
 from kltune.trainer.evaluate import evaluate
+from kltune.trainer.flops import ModelSize
 from kltune.trainer.full import FullWeights
 from kltune.trainer.micro_batch import MicroBatch
 from kltune.trainer.model import LoadedModel
 from kltune.trainer.optimizer import StackedAdamW
 from kltune.trainer.parts import BankParts, BankSettings
+from kltune.trainer.phases import Phases
 from kltune.trainer.rows import Rows
 from kltune.trainer.slot import SlotState
 from kltune.trainer.stack import TrainableStack
@@ -51,20 +53,23 @@ class Bank:
             data=data,
             settings=settings,
             micro_batch=MicroBatch(trainer.rows, trainer.micro_batch),
+            phases=Phases(loaded.device),
+            size=ModelSize.of(loaded.body, loaded.head, loaded.model.config),
         )
         self._states: dict[int, SlotState] = {}
-        self._num_slots = num_slots
+        self._open = set(range(num_slots))
+        self._kept: tuple[StepMetrics, ...] = ()
         prompts = min(settings.evaluate.prompts, len(data.select))
         self._evaluation_micro = MicroBatch(prompts)
 
     @property
     def num_slots(self) -> int:
-        """K."""
-        return self._num_slots
+        """K; less after :meth:`shrink`."""
+        return len(self._open)
 
     def free_slots(self) -> tuple[int, ...]:
         """Slots without a trial, lowest first."""
-        return tuple(slot for slot in range(self._num_slots) if slot not in self._states)
+        return tuple(sorted(self._open - self._states.keys()))
 
     def admit(self, slot: int, trial_number: int, spec: TrialSpec, resume_from: Path | None) -> int:
         """Start ``spec`` in a free slot, or continue it from a checkpoint; return the steps done.
@@ -84,8 +89,23 @@ class Bank:
         return state.step
 
     def train_step(self) -> tuple[StepMetrics, ...]:
-        """One step of every occupied slot."""
-        return train_step(self.parts, self._states) if self._states else ()
+        """One step of every occupied slot.
+
+        A fault of one slot leaves the steps of others standing; the next call returns them.
+        """
+        kept = tuple(m for m in self._kept if self._is_running(m))
+        self._kept = ()
+        if kept or not self._states:
+            return kept
+        metrics, fault = train_step(self.parts, self._states)
+        if fault is not None:
+            self._kept = metrics
+            raise fault
+        return metrics
+
+    def _is_running(self, metrics: StepMetrics) -> bool:
+        state = self._states.get(metrics.slot)
+        return state is not None and state.trial_number == metrics.trial_number
 
     def evaluate(self, slots: Sequence[int]) -> tuple[EvalMetrics, ...]:
         """Judge ``slots`` on the select prompts."""
@@ -108,6 +128,11 @@ class Bank:
         for row in parts.rows.of(slot):
             parts.stack.clear(row)
         self._forget_moments(slot)
+
+    def shrink(self, slot: int) -> None:
+        """Give an empty slot up for good; its rows stay, small beside what a trial needs to run."""
+        assert slot in self.free_slots(), f"slot {slot} is taken or gone"
+        self._open.discard(slot)
 
     def _reset(self, slot: int, seed: int) -> None:
         """Fresh weights in every row of the slot: the critic's adapters and a moving reference start as the policy."""

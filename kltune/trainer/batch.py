@@ -28,6 +28,17 @@ class Batch:
     shaped: tuple[Shaped, ...]
     """What is paid for them, one per slot."""
 
+    def only(self, row: int) -> Batch:
+        """The same of one slot."""
+        one = slice(row, row + 1)
+        return Batch(
+            self.slots[one],
+            self.states[one],
+            self.rollout.only(row),
+            self.proxy_KN[one],
+            self.shaped[one],
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Measured:

@@ -18,6 +18,7 @@ from kltune.metrics.record import EvalMetrics, EvalSample
 from kltune.tasks.protocol import Prompt, Sample
 from kltune.trainer import kl
 from kltune.trainer.data import samples_of, spread_evenly
+from kltune.trainer.flops import StepTokens, evaluation_flops
 from kltune.trainer.keyed import Purpose, uniforms
 from kltune.trainer.logprobs import Completions, Logprobs, score
 from kltune.trainer.micro_batch import MicroBatch, within_memory
@@ -83,8 +84,7 @@ def _judge(
             full_width=not parts.settings.compact,
         )
         cut = draws[:, first * samples : (first + len(part)) * samples]
-        with parts.stack.use(view):
-            drawn = rollout(parts.loaded, prompts, cut, parts.sampling(samples))
+        drawn = rollout(parts.loaded, prompts, cut, parts.sampling(samples), (parts.stack, view))
         logprobs = score(parts.loaded, parts.stack, view, Completions.of(drawn), parts.scoring)
         pieces.append(Judged(drawn, logprobs))
     return pieces
@@ -101,6 +101,8 @@ class _Rows:
     k1_seq: float
     k3_token: float
     entropy_token: float
+    gflop: float
+    """Useful operations / 1e9."""
 
 
 def _rows_of(
@@ -128,7 +130,20 @@ def _rows_of(
         k1_seq=float(sequence_mean(kl.k1(log_ratio_RT), mask_RT)),
         k3_token=float(token_mean(kl.k3(log_ratio_RT), mask_RT)),
         entropy_token=float(token_mean(joined("entropy_KNT"), mask_RT)),
+        gflop=_operations(parts, pieces, row) / 1e9,
     )
+
+
+def _operations(parts: BankParts, pieces: Sequence[Judged], row: int) -> float:
+    per_prompt = parts.settings.evaluate.samples
+    counts = [
+        StepTokens.of_masks(one.prompts.mask, one.mask_KNT[0], per_prompt)
+        for one in (piece.rollout.only(row) for piece in pieces)
+    ]
+    total = counts[0]
+    for count in counts[1:]:
+        total = total + count
+    return evaluation_flops(parts.size, parts.adapter_parameters, total)
 
 
 def _pad_and_join(pieces: Sequence[Tensor]) -> Tensor:
@@ -158,6 +173,7 @@ def _metrics(
         "eval/completion_mean": sum(lengths) / len(lengths),
         "eval/truncated_frac": sum(not s.ended for s in rows.samples) / len(rows.samples),
         "time/evaluate_s": seconds,
+        "compute/evaluate_gflop": rows.gflop,
     }
     return EvalMetrics(
         slot=slot,

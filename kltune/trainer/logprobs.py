@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor
 
 from kltune.trainer.encode import PaddedPrompts, positions_of
 from kltune.trainer.head import Head, HeadRule, token_columns
+from kltune.trainer.lora import AdapterStack, AdapterView
 from kltune.trainer.model import LoadedModel
 from kltune.trainer.rollout import Rollout
 from kltune.trainer.stack import TrainableStack, TrainableView
@@ -148,6 +150,10 @@ def hidden_states(
     The gradient is recorded as the caller's grad mode says.
     """
     prompts = completions.prompts
+    if loaded.fused is not None and isinstance(stack, AdapterStack):
+        rows = completions.ids_KNT, completions.mask_KNT
+        states_KNTD = loaded.fused.states(stack, cast("AdapterView | None", view), prompts, rows)
+        return Hidden(states_KNTD, loaded.head_weights())
     ids_RT = completions.ids_KNT.flatten(0, 1)
     mask_RT = completions.mask_KNT.flatten(0, 1).long()
     ids = torch.cat([prompts.ids, ids_RT[:, :-1]], dim=1)

@@ -28,11 +28,12 @@ def measure(
 ) -> Measured:
     """``micro_batch`` rows of every slot at a time."""
     completions = Completions.of(batch.rollout)
-    pieces = [
-        _measure_piece(parts, batch, view, scoring, completions.take(index_KB))
-        for index_KB in cut(every_row(batch), micro_batch)
-    ]
-    return _join(pieces)
+    with parts.phases.of("logprobs"):
+        pieces = [
+            _measure_piece(parts, batch, view, scoring, completions.take(index_KB))
+            for index_KB in cut(every_row(batch), micro_batch)
+        ]
+        return _join(pieces)
 
 
 def measure_with_graph(
@@ -40,14 +41,15 @@ def measure_with_graph(
 ) -> tuple[Measured, Logprobs]:
     """The whole batch at once, and its log-probs with their graph: the first update needs no second pass."""
     completions = Completions.of(batch.rollout)
-    with torch.no_grad():
-        reference = _reference(parts, batch, completions)
-    policy = hidden_states(parts.loaded, parts.stack, view, completions)
-    fresh = compare(parts.loaded, policy, reference, completions, scoring)
-    with torch.no_grad():
-        start_kl_KNT = _start_kl(parts, policy, fresh, completions, scoring)
-        values_KNT = _values(parts, batch, completions)
-    return Measured(fresh.detach(), reference, start_kl_KNT, values_KNT), fresh
+    with parts.phases.of("logprobs"):
+        with torch.no_grad():
+            reference = _reference(parts, batch, completions)
+        policy = hidden_states(parts.loaded, parts.stack, view, completions)
+        fresh = compare(parts.loaded, policy, reference, completions, scoring)
+        with torch.no_grad():
+            start_kl_KNT = _start_kl(parts, policy, fresh, completions, scoring)
+            values_KNT = _values(parts, batch, completions)
+        return Measured(fresh.detach(), reference, start_kl_KNT, values_KNT), fresh
 
 
 def every_row(batch: Batch) -> Tensor:
@@ -78,7 +80,8 @@ def _measure_piece(
 def _reference(parts: BankParts, batch: Batch, completions: Completions) -> Hidden:
     rows = parts.rows
     moving = parts.stack.view(rows.references(batch.slots)) if rows.has_reference else None
-    return hidden_states(parts.loaded, parts.stack, moving, completions)
+    with parts.phases.of("reference"):
+        return hidden_states(parts.loaded, parts.stack, moving, completions)
 
 
 def _start_kl(

@@ -7,7 +7,7 @@ spec asks. accelerate places the model and sets the arithmetic.
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,6 +18,7 @@ from transformers.utils import logging as transformers_logging
 
 from kltune.errors import EnvironmentMissingError, SpecError
 from kltune.spec.model import ModelSpec
+from kltune.trainer.fused.model import FusedModel, fuse
 from kltune.trainer.head import Head
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ class LoadedModel:
     """What this version of transformers calls the key-value cache."""
     key_mask_suffices: bool
     """No sliding window: at one query per row the mask is the key padding alone."""
+    fused: FusedModel | None = None
+    """Our own forward, where the model is of a known family; None: the model's own is used."""
 
     @property
     def device(self) -> torch.device:
@@ -116,7 +119,13 @@ def load_model(spec: ModelSpec, source: ModelSource, device: str, precision: str
                 f"model.base: {spec.base!r} could not be loaded from the hub: {first}"
             ) from error
         raise SpecError(f"model.base: {spec.base!r} could not be loaded: {first}") from error
-    return freeze(model, tokenizer, accelerator)
+    return with_own_forward(freeze(model, tokenizer, accelerator))
+
+
+def with_own_forward(loaded: LoadedModel) -> LoadedModel:
+    """The same model with our own forward beside the model's, where that is possible."""
+    dtype = loaded.matmul_dtype or loaded.head.weight.dtype
+    return replace(loaded, fused=fuse(loaded.model, loaded.body, dtype))
 
 
 def place(device: str, precision: str) -> Accelerator:

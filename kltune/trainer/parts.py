@@ -18,10 +18,13 @@ from kltune.spec.trial import BetaUnit, KLUnit, TrialSpec
 from kltune.trainer.controller import ControlFacts
 from kltune.trainer.critic import Critic
 from kltune.trainer.data import TaskData
+from kltune.trainer.flops import ModelSize, Passes
 from kltune.trainer.logprobs import Scoring
+from kltune.trainer.lora import AdapterStack
 from kltune.trainer.micro_batch import MicroBatch
 from kltune.trainer.model import LoadedModel
 from kltune.trainer.optimizer import StackedAdamW
+from kltune.trainer.phases import Phases
 from kltune.trainer.rollout import Sampling
 from kltune.trainer.rows import Rows
 from kltune.trainer.stack import TrainableStack
@@ -64,6 +67,29 @@ class BankParts:
     data: TaskData
     settings: BankSettings
     micro_batch: MicroBatch
+    phases: Phases
+    size: ModelSize
+    """What a token costs, for the accounting."""
+
+    @property
+    def slot_by_slot(self) -> bool:
+        """Whether slots are learned from one after another: nothing but launches would be shared, and memory be K-fold."""
+        return self.loaded.fused is not None and not self.is_full
+
+    @property
+    def is_full(self) -> bool:
+        """Whether all weights are trained."""
+        return not isinstance(self.stack, AdapterStack)
+
+    @property
+    def adapter_parameters(self) -> int:
+        """Weights of one adapter; 0 where all weights are trained."""
+        return 0 if self.is_full else self.stack.num_parameters
+
+    @property
+    def passes(self) -> Passes:
+        """What a step runs through the model."""
+        return Passes.of(self.settings.trainer, is_full=self.is_full)
 
     @property
     def scoring(self) -> Scoring:

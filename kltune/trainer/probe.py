@@ -112,8 +112,13 @@ def _drawn(
     indices = [int(i) for i in drawn.integers(0, len(prompts), size=count)]
     padded = prompts.pad(indices, parts.loaded.pad_id, parts.loaded.device, full_width=False)
     draws = uniforms(seed, Purpose.AUDIT, block, count * group, trainer.max_new_tokens)
-    with parts.stack.use(parts.stack.view((row,))):
-        rows = rollout(parts.loaded, padded, parts.to_device([draws]), parts.sampling(group))
+    rows = rollout(
+        parts.loaded,
+        padded,
+        parts.to_device([draws]),
+        parts.sampling(group),
+        (parts.stack, parts.stack.view((row,))),
+    )
     return rows, indices
 
 

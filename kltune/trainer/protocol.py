@@ -15,7 +15,7 @@ class TrialBank(Protocol):
 
     @property
     def num_slots(self) -> int:
-        """K."""
+        """K; less after :meth:`shrink`."""
         ...
 
     def free_slots(self) -> tuple[int, ...]:
@@ -44,4 +44,8 @@ class TrialBank(Protocol):
 
     def evict(self, slot: int) -> None:
         """Empty a slot."""
+        ...
+
+    def shrink(self, slot: int) -> None:
+        """Give an empty slot up for good: K trials at once do not fit in memory."""
         ...

@@ -7,15 +7,18 @@ prompts per slot, G completions per prompt, N = U x G, L prompt tokens, T comple
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol, cast
 
 import torch
 from torch import Tensor
 from transformers import DynamicCache
 
 from kltune.trainer.encode import PaddedPrompts, positions_of
+from kltune.trainer.lora import AdapterStack, AdapterView
 from kltune.trainer.model import LoadedModel
+from kltune.trainer.stack import TrainableStack, TrainableView
 
 COMPACT_BELOW = 0.75
 """Finished rows are dropped once the rows still running are fewer than this share."""
@@ -53,31 +56,90 @@ class Rollout:
         """Valid tokens per completion."""
         return self.mask_KNT.sum(dim=-1)
 
+    def only(self, slot: int) -> Rollout:
+        """The same of one slot."""
+        num_rows, one = self.ids_KNT.shape[1], slice(slot, slot + 1)
+        rows = slice(slot * num_rows, (slot + 1) * num_rows)
+        return Rollout(
+            PaddedPrompts(self.prompts.ids[rows], self.prompts.mask[rows]),
+            self.ids_KNT[one],
+            self.mask_KNT[one],
+            self.sampler_logprobs_KNT[one],
+            self.ended_KN[one],
+        )
 
-@dataclass(slots=True)
-class _Decoding:
-    """What shrinks together when finished rows are dropped."""
 
-    cache: Any
-    mask: Tensor
-    next_position: Tensor
-    rows: Tensor
-    """``[K, n]``: which completions of each slot are still decoded."""
-    uniforms: Tensor
-    """``[K x n, T]``."""
+class Decoder(Protocol):
+    """Rows that are read one position after another."""
+
+    states: Tensor
+    """Hidden states that predict the next token of each row, ``[rows, D]``."""
+
+    def advance(self, token: Tensor) -> None:
+        """Read one more token of every row, ``[rows]``."""
+        ...
+
+    def keep(self, rows: Tensor) -> None:
+        """Go on with these rows alone, in this order."""
+        ...
 
 
 @torch.no_grad()
 def rollout(
-    loaded: LoadedModel, prompts: PaddedPrompts, uniforms_KNT: Tensor, sampling: Sampling
+    loaded: LoadedModel,
+    prompts: PaddedPrompts,
+    uniforms_KNT: Tensor,
+    sampling: Sampling,
+    adapted: tuple[TrainableStack, TrainableView] | None = None,
 ) -> Rollout:
-    """Sample with whatever adapters are in use; ``prompts`` holds K blocks of U unique prompts.
+    """Sample with the weights of a view, or with what is in use; ``prompts`` holds K blocks of U unique prompts.
 
-    Decoded as long as some row of some slot runs. Every slot keeps the same number of
-    rows throughout, padded by finished ones, so that blocks stay equal.
+    By our own forward slot after slot, so that a slot's tokens do not depend on its
+    neighbours by one bit; else all slots at once by the model's own.
     """
-    num_slots, num_rows, _ = uniforms_KNT.shape
+    group = sampling.group_size
+    repeated = PaddedPrompts(
+        prompts.ids.repeat_interleave(group, 0), prompts.mask.repeat_interleave(group, 0)
+    )
+    stack, view = adapted or (None, None)
+    if loaded.fused is not None and (stack is None or isinstance(stack, AdapterStack)):
+        linears = loaded.fused.linears_by_slot(stack, cast("AdapterView | None", view))
+        num_rows = uniforms_KNT.shape[1]
+        drawn: list[Drawn] = []
+        for slot, uniforms_NT in enumerate(uniforms_KNT):
+            rows = slice(slot * num_rows, (slot + 1) * num_rows)
+            own = PaddedPrompts(repeated.ids[rows], repeated.mask[rows])
+            decoder = loaded.fused.decoder(linears(slot), own, sampling.max_new_tokens)
+            drawn.append(draw(loaded, decoder, uniforms_NT[None], sampling))
+    else:
+        in_use = nullcontext() if stack is None else stack.use(view)
+        with in_use:
+            decoder = TransformersDecoder(loaded, prompts, group)
+            drawn = [draw(loaded, decoder, uniforms_KNT, sampling)]
+    columns = [torch.cat(column) for column in zip(*drawn, strict=True)]
+    ids_KNT, mask_KNT, logprobs_KNT, finished_KN = columns
     length = sampling.max_new_tokens
+    used = int(mask_KNT.any(dim=(0, 1)).sum()) if sampling.compact else length
+    return Rollout(
+        prompts=repeated,
+        ids_KNT=ids_KNT[..., :used].contiguous(),
+        mask_KNT=mask_KNT[..., :used].contiguous(),
+        sampler_logprobs_KNT=logprobs_KNT[..., :used].contiguous(),
+        ended_KN=finished_KN,
+    )
+
+
+Drawn = tuple[Tensor, Tensor, Tensor, Tensor]
+"""Ids, mask and log-probs ``[K, N, T]``, and whether a stop token came ``[K, N]``."""
+
+
+def draw(loaded: LoadedModel, decoder: Decoder, uniforms_KNT: Tensor, sampling: Sampling) -> Drawn:
+    """Sample until every row of every slot has ended.
+
+    Every slot keeps the same number of rows throughout, padded by finished ones, so that
+    blocks stay equal.
+    """
+    num_slots, num_rows, length = uniforms_KNT.shape
     device = loaded.device
     ids_KNT = torch.full((num_slots, num_rows, length), loaded.pad_id, device=device)
     logprobs_KNT = torch.zeros((num_slots, num_rows, length), device=device)
@@ -85,34 +147,27 @@ def rollout(
     finished_KN = torch.zeros((num_slots, num_rows), dtype=torch.bool, device=device)
     stops = torch.tensor(loaded.stop_ids, device=device)
     slots_K1 = torch.arange(num_slots, device=device)[:, None]
-
-    hidden, state = _prefill(loaded, prompts, uniforms_KNT, sampling)
+    rows_Kn = torch.arange(num_rows, device=device).expand(num_slots, -1)
+    uniforms = uniforms_KNT.flatten(0, 1).to(device)
     for t in range(length):
-        logits = loaded.logits(hidden, sampling.temperature)
-        token, logprob = sample(logits, state.uniforms[:, t])
+        logits = loaded.logits(decoder.states, sampling.temperature)
+        token, logprob = sample(logits, uniforms[:, t])
         token_Kn, logprob_Kn = token.view(num_slots, -1), logprob.view(num_slots, -1)
-        live_Kn = ~finished_KN[slots_K1, state.rows]
-        ids_KNT[slots_K1, state.rows, t] = token_Kn.where(live_Kn, loaded.pad_id)
-        logprobs_KNT[slots_K1, state.rows, t] = logprob_Kn.where(live_Kn, 0.0)
-        mask_KNT[slots_K1, state.rows, t] = live_Kn
-        finished_KN[slots_K1, state.rows] |= torch.isin(token_Kn, stops)
+        live_Kn = ~finished_KN[slots_K1, rows_Kn]
+        ids_KNT[slots_K1, rows_Kn, t] = token_Kn.where(live_Kn, loaded.pad_id)
+        logprobs_KNT[slots_K1, rows_Kn, t] = logprob_Kn.where(live_Kn, 0.0)
+        mask_KNT[slots_K1, rows_Kn, t] = live_Kn
+        finished_KN[slots_K1, rows_Kn] |= torch.isin(token_Kn, stops)
         if t == length - 1 or bool(finished_KN.all()):
             break
         if sampling.compact:
-            token = _drop_finished(state, finished_KN, token)
-        hidden = _advance(loaded, state, token)
-
-    used = int(mask_KNT.any(dim=(0, 1)).sum()) if sampling.compact else length
-    group = sampling.group_size
-    return Rollout(
-        prompts=PaddedPrompts(
-            prompts.ids.repeat_interleave(group, 0), prompts.mask.repeat_interleave(group, 0)
-        ),
-        ids_KNT=ids_KNT[..., :used].contiguous(),
-        mask_KNT=mask_KNT[..., :used].contiguous(),
-        sampler_logprobs_KNT=logprobs_KNT[..., :used].contiguous(),
-        ended_KN=finished_KN,
-    )
+            kept = _still_running(finished_KN, rows_Kn)
+            if kept is not None:
+                rows_Kn, flat = kept
+                decoder.keep(flat)
+                token, uniforms = token[flat], uniforms[flat]
+        decoder.advance(token)
+    return ids_KNT, mask_KNT, logprobs_KNT, finished_KN
 
 
 def sample(logits: Tensor, uniforms: Tensor) -> tuple[Tensor, Tensor]:
@@ -130,50 +185,46 @@ def sample(logits: Tensor, uniforms: Tensor) -> tuple[Tensor, Tensor]:
     return token[:, 0], logprobs.gather(-1, token)[:, 0]
 
 
-def _prefill(
-    loaded: LoadedModel, prompts: PaddedPrompts, uniforms_KNT: Tensor, sampling: Sampling
-) -> tuple[Tensor, _Decoding]:
-    """Read each unique prompt once; return the last hidden state of every row and the decoding state."""
-    num_slots, num_rows, _ = uniforms_KNT.shape
-    cache = DynamicCache(config=loaded.model.config)
-    positions = positions_of(prompts.mask)
-    hidden = loaded.hidden(prompts.ids, prompts.mask, positions, cache)[:, -1]
-    cache.batch_repeat_interleave(sampling.group_size)
-    rows = torch.arange(num_rows, device=loaded.device).expand(num_slots, -1)
-    state = _Decoding(
-        cache=cache,
-        mask=prompts.mask.repeat_interleave(sampling.group_size, 0),
-        next_position=(positions[:, -1] + 1).repeat_interleave(sampling.group_size),
-        rows=rows,
-        uniforms=uniforms_KNT.flatten(0, 1).to(loaded.device),
-    )
-    return hidden.repeat_interleave(sampling.group_size, 0), state
+class TransformersDecoder:
+    """Decoding by the model's own forward, with whatever weights are in use; rows of every slot at once."""
+
+    def __init__(self, loaded: LoadedModel, prompts: PaddedPrompts, group: int) -> None:
+        """Read each of ``prompts`` once and repeat its cache ``group`` times."""
+        self._loaded = loaded
+        self._cache = DynamicCache(config=loaded.model.config)
+        positions = positions_of(prompts.mask)
+        hidden = loaded.hidden(prompts.ids, prompts.mask, positions, self._cache)[:, -1]
+        self._cache.batch_repeat_interleave(group)
+        self._mask = prompts.mask.repeat_interleave(group, 0)
+        self._next_position = (positions[:, -1] + 1).repeat_interleave(group)
+        self.states = hidden.repeat_interleave(group, 0)
+
+    def advance(self, token: Tensor) -> None:
+        """One position further."""
+        loaded = self._loaded
+        self._mask = torch.cat([self._mask, self._mask.new_ones(self._mask.shape[0], 1)], dim=1)
+        # A ready 4-D mask spares transformers from building one per position; a sliding window needs its own.
+        mask = self._mask[:, None, None].bool() if loaded.key_mask_suffices else self._mask
+        hidden = loaded.hidden(token[:, None], mask, self._next_position[:, None], self._cache)
+        self._next_position = self._next_position + 1
+        self.states = hidden[:, 0]
+
+    def keep(self, rows: Tensor) -> None:
+        """Go on with these rows alone."""
+        self._cache.batch_select_indices(rows)
+        self._mask = self._mask[rows]
+        self._next_position = self._next_position[rows]
+        self.states = self.states[rows]
 
 
-def _advance(loaded: LoadedModel, state: _Decoding, token: Tensor) -> Tensor:
-    """One position further for the rows in ``state``: ``[rows] -> [rows, D]``."""
-    state.mask = torch.cat([state.mask, state.mask.new_ones(state.mask.shape[0], 1)], dim=1)
-    # A ready 4-D mask spares transformers from building one per position; a sliding window needs its own.
-    mask = state.mask[:, None, None].bool() if loaded.key_mask_suffices else state.mask
-    hidden = loaded.hidden(token[:, None], mask, state.next_position[:, None], state.cache)
-    state.next_position = state.next_position + 1
-    return hidden[:, 0]
-
-
-def _drop_finished(state: _Decoding, finished_KN: Tensor, token: Tensor) -> Tensor:
-    """Keep the running rows of every slot, padded to equal counts; return the tokens of the rows kept."""
-    num_slots, num_kept = state.rows.shape
-    finished_Kn = finished_KN.gather(1, state.rows)
+def _still_running(finished_KN: Tensor, rows_Kn: Tensor) -> tuple[Tensor, Tensor] | None:
+    """The running rows of every slot, padded to equal counts, and their places among ``rows_Kn``; None: not worth it."""
+    num_slots, num_kept = rows_Kn.shape
+    finished_Kn = finished_KN.gather(1, rows_Kn)
     width = int((~finished_Kn).sum(dim=1).max())
     if width > COMPACT_BELOW * num_kept:
-        return token
+        return None
     # Stable, so that the running rows keep their order.
     keep_Kw = finished_Kn.int().argsort(dim=1, stable=True)[:, :width]
-    offsets_K1 = torch.arange(num_slots, device=token.device)[:, None] * num_kept
-    flat = (keep_Kw + offsets_K1).flatten()
-    state.cache.batch_select_indices(flat)
-    state.mask = state.mask[flat]
-    state.next_position = state.next_position[flat]
-    state.uniforms = state.uniforms[flat]
-    state.rows = state.rows.gather(1, keep_Kw)
-    return token[flat]
+    offsets_K1 = torch.arange(num_slots, device=rows_Kn.device)[:, None] * num_kept
+    return rows_Kn.gather(1, keep_Kw), (keep_Kw + offsets_K1).flatten()

@@ -6,7 +6,6 @@ Shapes: K active slots, N sequences of one slot, T completion tokens.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from statistics import fmean
 
 import torch
@@ -17,19 +16,9 @@ from kltune.spec.trial import ControllerKind
 from kltune.trainer import kl
 from kltune.trainer.batch import Batch, Credit, Learned, Measured, SlotOutcome, SlotUpdates
 from kltune.trainer.critic_loss import explained_variance
+from kltune.trainer.flops import StepTokens, step_flops
 from kltune.trainer.parts import BankParts
 from kltune.trainer.reduce import group_std, sequence_mean, token_mean
-
-PHASES = ("rollout", "score", "logprobs", "update")
-
-
-def shared_seconds(clock: Sequence[float], num_slots: int) -> dict[str, float]:
-    """Seconds per phase, divided by the slots that shared them."""
-    seconds = {
-        f"time/{phase}_s": (end - start) / num_slots
-        for phase, start, end in zip(PHASES, clock, clock[1:], strict=False)
-    }
-    return {**seconds, "time/step_s": (clock[-1] - clock[0]) / num_slots}
 
 
 def count_nonfinite(measured: Measured, mask_KNT: Tensor, row: int) -> int:
@@ -68,6 +57,7 @@ def step_metrics(
         **_lengths(batch, row, tokens),
         **_control(parts, learned.credits[row], outcome, state.spec.controller),
         **seconds,
+        "compute/step_gflop": _operations(parts, batch, row) / 1e9,
         "train/entropy_token": float(
             token_mean(learned.measured.logprobs.entropy_KNT[row], batch.rollout.mask_KNT[row])
         ),
@@ -86,6 +76,14 @@ def step_metrics(
         is_finite=outcome.is_finite,
         values=values,
     )
+
+
+def _operations(parts: BankParts, batch: Batch, row: int) -> float:
+    """Useful floating-point operations of one slot's step."""
+    group_size = parts.settings.trainer.group_size
+    drawn = batch.rollout.only(row)
+    tokens = StepTokens.of_masks(drawn.prompts.mask, drawn.mask_KNT[0], group_size)
+    return step_flops(parts.size, parts.adapter_parameters, tokens, parts.passes).total
 
 
 def _distances(

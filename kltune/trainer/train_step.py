@@ -5,11 +5,11 @@ Shapes: K active slots, N sequences per slot, T completion tokens.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 
 import torch
 
+from kltune.errors import OutOfMemoryFault, TrialFault
 from kltune.metrics.record import StepMetrics
 from kltune.spec.trial import KLUnit
 from kltune.trainer import step_metrics
@@ -26,27 +26,46 @@ from kltune.trainer.slot import SlotState
 from kltune.trainer.update import learn
 
 
-def train_step(parts: BankParts, states: Mapping[int, SlotState]) -> tuple[StepMetrics, ...]:
+def train_step(
+    parts: BankParts, states: Mapping[int, SlotState]
+) -> tuple[tuple[StepMetrics, ...], TrialFault | None]:
     """Advance every slot in ``states`` by one step; states move on in place.
+
+    The fault, if any, is of a slot that is learned from alone and ran out of memory; the
+    others' steps stand.
 
     Raises:
         TrialFault: a scorer failed, or memory ran out. Nothing was changed yet, unless it ran out
             in a later update of the step: then the slots keep the updates made before.
     """
     slots = tuple(sorted(states))
-    clock = [time.perf_counter()]
-    drawn = within_memory(lambda: _roll_out(parts, slots, states), slots[-1])
-    clock.append(time.perf_counter())
-    batch = _score(parts, slots, states, drawn)
-    clock.append(time.perf_counter())
-    learned = within_memory(lambda: learn(parts, batch), slots[-1])
-    clock.append(time.perf_counter())
-    outcomes = [_finish_slot(parts, batch, learned, row) for row in range(len(slots))]
-    clock.append(time.perf_counter())
-    seconds = step_metrics.shared_seconds(clock, len(slots))
-    return tuple(
-        step_metrics.step_metrics(parts, batch, learned, outcome, seconds) for outcome in outcomes
-    )
+    phases = parts.phases
+    phases.restart()
+    with phases.of("rollout"):
+        drawn = within_memory(lambda: _roll_out(parts, slots, states), slots[-1])
+    with phases.of("score"):
+        batch = _score(parts, slots, states, drawn)
+    ended: list[tuple[Batch, Learned, SlotOutcome]] = []
+    blamed: list[int] = []
+    reason = ""
+    if parts.slot_by_slot and len(slots) > 1:
+        for row, slot in enumerate(slots):
+            one = batch.only(row)
+            try:
+                learned = within_memory(lambda one=one: learn(parts, one), slot)
+            except OutOfMemoryFault as found:
+                # Not the error itself: its frames hold the very tensors that did not fit.
+                blamed += found.slots
+                reason = str(found)
+                continue
+            ended.append((one, learned, _finish_slot(parts, one, learned, 0)))
+    else:
+        learned = within_memory(lambda: learn(parts, batch), max(slots))
+        for row in range(len(slots)):
+            ended.append((batch, learned, _finish_slot(parts, batch, learned, row)))
+    seconds = phases.metrics(len(slots))
+    metrics = tuple(step_metrics.step_metrics(parts, *one, seconds) for one in ended)
+    return metrics, OutOfMemoryFault(tuple(blamed), reason) if blamed else None
 
 
 def _roll_out(parts: BankParts, slots: Sequence[int], states: Mapping[int, SlotState]) -> Rollout:
@@ -66,10 +85,13 @@ def _roll_out(parts: BankParts, slots: Sequence[int], states: Mapping[int, SlotS
         parts.loaded.device,
         full_width=not parts.settings.compact,
     )
-    with parts.stack.use(parts.stack.view(slots)):
-        return rollout(
-            parts.loaded, prompts, parts.to_device(draws), parts.sampling(trainer.group_size)
-        )
+    return rollout(
+        parts.loaded,
+        prompts,
+        parts.to_device(draws),
+        parts.sampling(trainer.group_size),
+        (parts.stack, parts.stack.view(slots)),
+    )
 
 
 def _score(

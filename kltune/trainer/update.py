@@ -145,15 +145,17 @@ def _gradients(
     critic = CriticPass(parts, batch, measured, credits)
     for piece, weight_KBT in zip(cut(index_KB, micro_batch), weights, strict=True):
         rows = completions.take(piece)
-        policy = hidden_states(parts.loaded, parts.stack, view, rows)
-        fresh = compare(parts.loaded, policy, measured.reference.take(piece), rows, scoring)
+        with parts.phases.of("logprobs"):
+            policy = hidden_states(parts.loaded, parts.stack, view, rows)
+            fresh = compare(parts.loaded, policy, measured.reference.take(piece), rows, scoring)
         for kept, new in zip(
             terms,
             _backward(parts, batch, measured, credits, (fresh, piece, weight_KBT), view),
             strict=True,
         ):
             kept.append(new)
-        critic.add(rows, piece, weight_KBT)
+        with parts.phases.of("update"):
+            critic.add(rows, piece, weight_KBT)
     parts.stack.collect(view, batch.slots)
     critic.collect()
     return Gradients(terms, critic.losses, critic.head_grad_KH)
@@ -210,7 +212,8 @@ def _backward(
         losses.append(found.loss)
         terms.append(replace(found, loss=found.loss.detach()))
     # A NaN in one slot's loss stays there: d(sum)/d(loss_k) is 1 for every k.
-    view.add_gradients(torch.stack(losses).sum())
+    with parts.phases.of("update"):
+        view.add_gradients(torch.stack(losses).sum())
     return terms
 
 
@@ -233,12 +236,13 @@ def _apply(
             done.is_finite = False
             continue
         rate = batch.states[row].spec.learning_rate
-        norm = parts.optimizer.step(
-            slot,
-            parts.stack.flat_KP[slot],
-            parts.stack.grad_KP[slot],
-            AdamWSettings(rate, trainer.weight_decay, trainer.max_grad_norm),
-        )
+        with parts.phases.of("update"):
+            norm = parts.optimizer.step(
+                slot,
+                parts.stack.flat_KP[slot],
+                parts.stack.grad_KP[slot],
+                AdamWSettings(rate, trainer.weight_decay, trainer.max_grad_norm),
+            )
         done.norms.append(norm)
         done.is_finite = math.isfinite(norm)
         if pull is not None and done.is_finite:

@@ -13,7 +13,7 @@ from kltune.metrics.names import METRICS
 from kltune.trainer.batch import Measured, SlotOutcome
 from kltune.trainer.head import Head
 from kltune.trainer.logprobs import Hidden, Logprobs
-from kltune.trainer.step_metrics import count_nonfinite, per_unit, shared_seconds, step_metrics
+from kltune.trainer.step_metrics import count_nonfinite, per_unit, step_metrics
 from kltune.trainer.update import learn
 
 Rows = list[list[float]]
@@ -51,17 +51,6 @@ def test_a_token_is_broken_by_any_of_its_numbers(broken: str) -> None:
     bad = torch.zeros(1, 2, 3)
     bad[0, 1, 0] = -math.inf
     assert count_nonfinite(measured(**{broken: bad}), MASK[:1], 0) == 1
-
-
-def test_seconds_of_each_phase_are_shared_by_the_slots() -> None:
-    seconds = shared_seconds([10.0, 14.0, 15.0, 17.0, 17.5], 2)
-    assert seconds == {
-        "time/rollout_s": 2.0,
-        "time/score_s": 0.5,
-        "time/logprobs_s": 1.0,
-        "time/update_s": 0.25,
-        "time/step_s": 3.75,
-    }
 
 
 def numbers(

@@ -1,0 +1,207 @@
+"""Where a forward takes its linear layers from: the frozen base, or the base with the adapters of one or more slots.
+
+Three ways to the same numbers: *merged* weights W + (alpha / r) B A, written once per
+change of the adapters, cost no more than the base (float32, one slot); the *branch*
+computes the adapters' part beside the base's, since a sum in bfloat16 would round the
+adapters away, and so that K slots share one product with the base. Shapes: K slots, M
+tokens (of each slot), I inputs, O outputs, R rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+Pairs = Sequence[tuple[Tensor, Tensor]]
+"""A ``[K, R, I]`` and B ``[K, O, R]`` of each layer that was joined."""
+
+
+class Linears(Protocol):
+    """Every linear layer of a body, by layer and by place within it (qkv, output, gate_up, down)."""
+
+    def __call__(self, layer: int, place: int, inputs: Tensor) -> Tensor:
+        """``[..., I] -> [..., O]``."""
+        ...
+
+
+class BaseLinears:
+    """The frozen base, in its own type or the arithmetic's."""
+
+    def __init__(
+        self, weights: Sequence[Sequence[Tensor]], biases: Sequence[Sequence[Tensor | None]]
+    ) -> None:
+        """By layer and place."""
+        self._weights, self._biases = weights, biases
+
+    def __call__(self, layer: int, place: int, inputs: Tensor) -> Tensor:
+        """The base's output."""
+        weight = self._weights[layer][place]
+        return F.linear(inputs.to(weight.dtype), weight, self._biases[layer][place])
+
+    def weight(self, layer: int, place: int) -> Tensor:
+        """``[O, I]``."""
+        return self._weights[layer][place]
+
+
+class MergedLinears:
+    """One slot's merged weights."""
+
+    def __init__(
+        self,
+        merged: Sequence[Sequence[Tensor]],
+        biases: Sequence[Sequence[Tensor | None]],
+        adapters: Sequence[Sequence[Pairs]],
+        scale: float,
+    ) -> None:
+        """``merged``: by layer and place, of the very adapters in ``adapters``."""
+        self._merged, self._biases = merged, biases
+        self._adapters, self._scale = adapters, scale
+
+    def __call__(self, layer: int, place: int, inputs: Tensor) -> Tensor:
+        """The policy's output; its gradient reaches the inputs and the adapters."""
+        weight, bias = self._merged[layer][place], self._biases[layer][place]
+        if not torch.is_grad_enabled():
+            return F.linear(inputs, weight, bias)
+        flat = [tensor for pair in self._adapters[layer][place] for tensor in pair]
+        return _Merged.apply(inputs, weight, bias, self._scale, *flat)
+
+
+class _Merged(torch.autograd.Function):
+    """x W_merged, with the gradients of A and B instead of the merged weight's."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        inputs: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        scale: float,
+        *adapters: Tensor,
+    ) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx.save_for_backward(inputs, weight, *adapters)
+        ctx.scale = scale
+        return F.linear(inputs, weight, bias)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_MO: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        inputs_MI, weight, *adapters = ctx.saved_tensors
+        back = grad_MO @ weight if ctx.needs_input_grad[0] else None
+        found = _adapter_gradients(inputs_MI, grad_MO, adapters, ctx.scale)[0]
+        return back, None, None, None, *found
+
+
+def _adapter_gradients(
+    inputs_MI: Tensor, grad_MO: Tensor, adapters: Sequence[Tensor], scale: float
+) -> tuple[list[Tensor], list[Tensor]]:
+    """Gradients of each layer's A and B, ``[1, ...]``, and its gradient through B, ``[M, R]`` (scaled)."""
+    matrices_A, matrices_B = adapters[::2], adapters[1::2]
+    rank, dtype = matrices_A[0].shape[1], inputs_MI.dtype
+    down_MR = (
+        inputs_MI @ torch.cat([a[0] for a in matrices_A]).to(dtype).T
+    )  # one product for all layers
+    pulls: list[Tensor] = []
+    of_B: list[Tensor] = []
+    start = 0
+    for index, b_1OR in enumerate(matrices_B):
+        stop = start + b_1OR.shape[1]
+        own_MO = grad_MO[:, start:stop]
+        pulls.append((own_MO @ b_1OR[0].to(dtype)).mul_(scale))
+        of_B.append(
+            (own_MO.T @ down_MR[:, index * rank : (index + 1) * rank])
+            .mul_(scale)[None]
+            .to(b_1OR.dtype)
+        )
+        start = stop
+    of_A = (torch.cat(pulls, dim=1).T @ inputs_MI).to(matrices_A[0].dtype).split(rank)
+    found: list[Tensor] = []
+    for a, b in zip(of_A, of_B, strict=True):
+        found += [a[None], b]
+    return found, pulls
+
+
+class BranchLinears:
+    """The base's output and the adapters' beside it: one slot with gradients, or K slots without."""
+
+    def __init__(
+        self,
+        base: BaseLinears,
+        adapters: Sequence[Sequence[Pairs]],
+        scale: float,
+        dtype: torch.dtype,
+    ) -> None:
+        """``adapters``: by layer and place; ``dtype``: of the products."""
+        self._base, self._adapters, self._scale, self._dtype = base, adapters, scale, dtype
+        self._stacked: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
+
+    def __call__(self, layer: int, place: int, inputs: Tensor) -> Tensor:
+        """``[M, I]``, or ``[K x M, I]`` of K slots in equal blocks."""
+        inputs = inputs.to(self._dtype)
+        pairs = self._adapters[layer][place]
+        if torch.is_grad_enabled() and pairs[0][0].requires_grad:
+            flat = [tensor for pair in pairs for tensor in pair]
+            return _Branch.apply(inputs, self._base, (layer, place), self._scale, *flat)
+        outputs = self._base(layer, place, inputs)
+        a_KIS, b_KSO = self.stacked(layer, place)
+        num_slots = a_KIS.shape[0]
+        down = torch.bmm(inputs.view(num_slots, -1, inputs.shape[-1]), a_KIS)
+        added = outputs.view(num_slots, -1, outputs.shape[-1]).baddbmm_(
+            down, b_KSO, alpha=self._scale
+        )
+        return added.view(outputs.shape)
+
+    def stacked(self, layer: int, place: int) -> tuple[Tensor, Tensor]:
+        """A's of the joined layers beside each other ``[K, I, S]`` and B's on a diagonal ``[K, S, O]``, S = ranks in all."""
+        found = self._stacked.get((layer, place))
+        if found is None:
+            pairs = self._adapters[layer][place]
+            a_KIS = (
+                torch.cat([a for a, _ in pairs], dim=1).transpose(1, 2).to(self._dtype).contiguous()
+            )
+            blocks = [b.transpose(1, 2).to(self._dtype) for _, b in pairs]
+            b_KSO = torch.stack(
+                [torch.block_diag(*[b[k] for b in blocks]) for k in range(a_KIS.shape[0])]
+            )
+            found = self._stacked[layer, place] = a_KIS, b_KSO
+        return found
+
+
+class _Branch(torch.autograd.Function):
+    """x W + (alpha / r) (x A) B of one slot; products in the type of the inputs, gradients of the adapters in theirs."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        inputs: Tensor,
+        base: BaseLinears,
+        where: tuple[int, int],
+        scale: float,
+        *adapters: Tensor,
+    ) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+        outputs = base(*where, inputs)
+        start = 0
+        for a, b in zip(adapters[::2], adapters[1::2], strict=True):
+            down = inputs @ a[0].to(inputs.dtype).T
+            stop = start + b.shape[1]
+            outputs[:, start:stop].addmm_(down, b[0].to(inputs.dtype).T, alpha=scale)
+            start = stop
+        ctx.save_for_backward(inputs, base.weight(*where), *adapters)
+        ctx.scale = scale
+        return outputs
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_MO: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        inputs_MI, weight, *adapters = ctx.saved_tensors
+        found, pulls = _adapter_gradients(inputs_MI, grad_MO, adapters, ctx.scale)
+        back = None
+        if ctx.needs_input_grad[0]:
+            back = grad_MO @ weight
+            for pull, a in zip(pulls, adapters[::2], strict=True):
+                back.addmm_(pull, a[0].to(back.dtype))
+        return back, None, None, None, *found
