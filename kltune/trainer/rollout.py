@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 
+from kltune.trainer.draw import sample
 from kltune.trainer.encode import PaddedPrompts, positions_of
 from kltune.trainer.lora import AdapterStack, AdapterView
 from kltune.trainer.model import LoadedModel
@@ -94,8 +95,8 @@ def rollout(
 ) -> Rollout:
     """Sample with the weights of a view, or with what is in use; ``prompts`` holds K blocks of U unique prompts.
 
-    By our own forward slot after slot, so that a slot's tokens do not depend on its
-    neighbours by one bit; else all slots at once by the model's own.
+    By our own forward slot after slot, or at fixed shapes, so that a slot's tokens do not
+    depend on its neighbours by one bit; else all slots at once by the model's own.
     """
     group = sampling.group_size
     repeated = PaddedPrompts(
@@ -103,21 +104,14 @@ def rollout(
     )
     stack, view = adapted or (None, None)
     if loaded.fused is not None and (stack is None or isinstance(stack, AdapterStack)):
-        linears = loaded.fused.linears_by_slot(stack, cast("AdapterView | None", view))
-        num_rows = uniforms_KNT.shape[1]
-        drawn: list[Drawn] = []
-        for slot, uniforms_NT in enumerate(uniforms_KNT):
-            rows = slice(slot * num_rows, (slot + 1) * num_rows)
-            own = PaddedPrompts(repeated.ids[rows], repeated.mask[rows])
-            decoder = loaded.fused.decoder(linears(slot), own, sampling.max_new_tokens)
-            drawn.append(draw(loaded, decoder, uniforms_NT[None], sampling))
+        own = stack, cast("AdapterView | None", view)
+        drawn = _by_own_forward(loaded, repeated, uniforms_KNT, sampling, own)
     else:
         in_use = nullcontext() if stack is None else stack.use(view)
         with in_use:
             decoder = TransformersDecoder(loaded, prompts, group)
-            drawn = [draw(loaded, decoder, uniforms_KNT, sampling)]
-    columns = [torch.cat(column) for column in zip(*drawn, strict=True)]
-    ids_KNT, mask_KNT, logprobs_KNT, finished_KN = columns
+            drawn = draw(loaded, decoder, uniforms_KNT, sampling)
+    ids_KNT, mask_KNT, logprobs_KNT, finished_KN = drawn
     length = sampling.max_new_tokens
     used = int(mask_KNT.any(dim=(0, 1)).sum()) if sampling.compact else length
     return Rollout(
@@ -131,6 +125,31 @@ def rollout(
 
 Drawn = tuple[Tensor, Tensor, Tensor, Tensor]
 """Ids, mask and log-probs ``[K, N, T]``, and whether a stop token came ``[K, N]``."""
+
+
+def _by_own_forward(
+    loaded: LoadedModel,
+    repeated: PaddedPrompts,
+    uniforms_KNT: Tensor,
+    sampling: Sampling,
+    adapted: tuple[AdapterStack | None, AdapterView | None],
+) -> Drawn:
+    """Slot after slot where rows may be dropped; all slots at once where shapes are fixed (CUDA)."""
+    fused, (stack, view) = loaded.fused, adapted
+    assert fused is not None, "asked for above"
+    if not sampling.compact and stack is not None and view is not None:
+        ids = loaded.pad_id, loaded.stop_ids
+        return fused.draw_all(stack, view, repeated, uniforms_KNT, (sampling.temperature, ids))
+    linears = fused.linears_by_slot(stack, view)
+    num_rows = uniforms_KNT.shape[1]
+    drawn: list[Drawn] = []
+    for slot, uniforms_NT in enumerate(uniforms_KNT):
+        rows = slice(slot * num_rows, (slot + 1) * num_rows)
+        own = PaddedPrompts(repeated.ids[rows], repeated.mask[rows])
+        decoder = fused.decoder(linears(slot), own, sampling.max_new_tokens)
+        drawn.append(draw(loaded, decoder, uniforms_NT[None], sampling))
+    columns = [torch.cat(column) for column in zip(*drawn, strict=True)]
+    return columns[0], columns[1], columns[2], columns[3]
 
 
 def draw(loaded: LoadedModel, decoder: Decoder, uniforms_KNT: Tensor, sampling: Sampling) -> Drawn:
@@ -168,21 +187,6 @@ def draw(loaded: LoadedModel, decoder: Decoder, uniforms_KNT: Tensor, sampling: 
                 token, uniforms = token[flat], uniforms[flat]
         decoder.advance(token)
     return ids_KNT, mask_KNT, logprobs_KNT, finished_KN
-
-
-def sample(logits: Tensor, uniforms: Tensor) -> tuple[Tensor, Tensor]:
-    """Inverse CDF: the first token whose cumulative probability exceeds u.
-
-    ``[rows, V]`` logits at the sampling temperature, ``[rows]`` uniforms in [0, 1) to
-    ``[rows]`` ids and their log-probs. A row that is not finite yields some valid id and
-    a non-finite log-prob: the step that uses it says so.
-    """
-    logprobs = torch.log_softmax(logits, dim=-1)
-    # float64: over a large vocabulary a float32 running sum is off by more than a rare token's probability.
-    cumulative = logprobs.exp().cumsum(dim=-1, dtype=torch.float64)
-    threshold = uniforms.to(torch.float64)[:, None] * cumulative[:, -1:]
-    token = torch.searchsorted(cumulative, threshold, right=True).clamp(max=logits.shape[-1] - 1)
-    return token[:, 0], logprobs.gather(-1, token)[:, 0]
 
 
 class TransformersDecoder:

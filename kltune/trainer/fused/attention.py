@@ -10,6 +10,7 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.attention.bias import CausalBias, causal_lower_right
 
 from kltune.trainer.fused.packing import Packed
 
@@ -26,8 +27,15 @@ def attend(query_MHd: Tensor, kv_M2Jd: Tensor, packed: Packed) -> Tensor:
     if packed.sees_R1TS is not None:
         kv_R = torch.cat([prompts.to_rows(kv_PL2Jd), completions.pad(kv_M2Jd[cut:])], dim=1)
         query_RTHd = completions.pad(query_MHd[cut:])
-        parts.append(completions.unpad(_grouped(query_RTHd, kv_R, packed.sees_R1TS)))
+        # Where no prompt is padded the mask is a plain diagonal, which fast kernels know without one.
+        is_even = query_MHd.is_cuda and prompts.ragged.places is None
+        sees = _lower_right(query_RTHd, kv_R) if is_even else packed.sees_R1TS
+        parts.append(completions.unpad(_grouped(query_RTHd, kv_R, sees)))
     return torch.cat(parts)
+
+
+def _lower_right(query: Tensor, keys_values: Tensor) -> CausalBias:
+    return causal_lower_right(query.shape[1], keys_values.shape[1])
 
 
 def _grouped(query: Tensor, keys_values: Tensor, sees: Tensor | None) -> Tensor:
@@ -35,7 +43,7 @@ def _grouped(query: Tensor, keys_values: Tensor, sees: Tensor | None) -> Tensor:
     keys, values = keys_values.transpose(1, 2).chunk(2, dim=1)
     num_rows, length, num_heads, width = query.shape
     group = num_heads // keys.shape[1]
-    if group == 1 or sees is None or query.is_cuda:
+    if group == 1 or sees is None or isinstance(sees, CausalBias):
         out = F.scaled_dot_product_attention(
             query.transpose(1, 2),
             keys,
@@ -46,7 +54,7 @@ def _grouped(query: Tensor, keys_values: Tensor, sees: Tensor | None) -> Tensor:
         )
         return out.transpose(1, 2)
     # The heads that share keys as further queries of one head: nothing is repeated.
-    folded = query.view(num_rows, length, -1, group, width).permute(0, 2, 3, 1, 4).flatten(2, 3)
+    folded = query.unflatten(2, (-1, group)).permute(0, 2, 3, 1, 4).flatten(2, 3)
     mask = sees.expand(-1, group, -1, -1).flatten(1, 2).unsqueeze(1)
     out = F.scaled_dot_product_attention(folded, keys, values, attn_mask=mask)
     return out.unflatten(2, (group, length)).permute(0, 3, 1, 2, 4).flatten(2, 3)

@@ -136,39 +136,52 @@ class BranchLinears:
         dtype: torch.dtype,
     ) -> None:
         """``adapters``: by layer and place; ``dtype``: of the products."""
-        self._base, self._adapters, self._scale, self._dtype = base, adapters, scale, dtype
+        self._base, self._adapters, self._scale, self.dtype = base, adapters, scale, dtype
         self._stacked: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
 
     def __call__(self, layer: int, place: int, inputs: Tensor) -> Tensor:
         """``[M, I]``, or ``[K x M, I]`` of K slots in equal blocks."""
-        inputs = inputs.to(self._dtype)
+        inputs = inputs.to(self.dtype)
         pairs = self._adapters[layer][place]
         if torch.is_grad_enabled() and pairs[0][0].requires_grad:
             flat = [tensor for pair in pairs for tensor in pair]
             return _Branch.apply(inputs, self._base, (layer, place), self._scale, *flat)
         outputs = self._base(layer, place, inputs)
-        a_KIS, b_KSO = self.stacked(layer, place)
+        a_KIS, b_KSO = self._stack(layer, place)
         num_slots = a_KIS.shape[0]
         down = torch.bmm(inputs.view(num_slots, -1, inputs.shape[-1]), a_KIS)
-        added = outputs.view(num_slots, -1, outputs.shape[-1]).baddbmm_(
-            down, b_KSO, alpha=self._scale
-        )
-        return added.view(outputs.shape)
+        by_slot = outputs.view(num_slots, -1, outputs.shape[-1])
+        return by_slot.baddbmm_(down, b_KSO, alpha=self._scale).view(outputs.shape)
 
-    def stacked(self, layer: int, place: int) -> tuple[Tensor, Tensor]:
-        """A's of the joined layers beside each other ``[K, I, S]`` and B's on a diagonal ``[K, S, O]``, S = ranks in all."""
+    @torch.no_grad()
+    def refresh(self, adapters: Sequence[Sequence[Pairs]]) -> None:
+        """Take these adapters, of the same shapes, in the buffers that a captured graph reads."""
+        self._adapters = adapters
+        for layer, places in enumerate(adapters):
+            for place in range(len(places)):
+                self._fill(layer, place, *self._stack(layer, place))
+
+    def _stack(self, layer: int, place: int) -> tuple[Tensor, Tensor]:
+        """A's of the joined layers beside each other ``[K, I, S]``, B's on a diagonal ``[K, S, O]``, S = ranks in all."""
         found = self._stacked.get((layer, place))
         if found is None:
             pairs = self._adapters[layer][place]
-            a_KIS = (
-                torch.cat([a for a, _ in pairs], dim=1).transpose(1, 2).to(self._dtype).contiguous()
-            )
-            blocks = [b.transpose(1, 2).to(self._dtype) for _, b in pairs]
-            b_KSO = torch.stack(
-                [torch.block_diag(*[b[k] for b in blocks]) for k in range(a_KIS.shape[0])]
-            )
+            num_slots, rank, num_in = pairs[0][0].shape
+            ranks, outputs = rank * len(pairs), sum(b.shape[1] for _, b in pairs)
+            like = pairs[0][0].detach()
+            a_KIS = like.new_zeros(num_slots, num_in, ranks, dtype=self.dtype)
+            b_KSO = like.new_zeros(num_slots, ranks, outputs, dtype=self.dtype)
             found = self._stacked[layer, place] = a_KIS, b_KSO
+            self._fill(layer, place, a_KIS, b_KSO)
         return found
+
+    def _fill(self, layer: int, place: int, a_KIS: Tensor, b_KSO: Tensor) -> None:
+        rank, start = self._adapters[layer][place][0][0].shape[1], 0
+        for index, (a, b) in enumerate(self._adapters[layer][place]):
+            own, stop = slice(index * rank, (index + 1) * rank), start + b.shape[1]
+            a_KIS[:, :, own] = a.detach().transpose(1, 2)
+            b_KSO[:, own, start:stop] = b.detach().transpose(1, 2)
+            start = stop
 
 
 class _Branch(torch.autograd.Function):

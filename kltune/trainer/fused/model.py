@@ -24,6 +24,7 @@ from kltune.trainer.fused.linear import (
     Pairs,
 )
 from kltune.trainer.fused.packing import find_prompts, pack, predicting
+from kltune.trainer.fused.static import Shape, StaticDecoder
 from kltune.trainer.lora import AdapterStack, AdapterView
 
 TOLERANCE = 1e-3
@@ -33,9 +34,13 @@ TOLERANCE = 1e-3
 class FusedModel:
     """The blocks of a model and the arithmetic that runs them."""
 
-    def __init__(self, blocks: Blocks, dtype: torch.dtype) -> None:
+    def __init__(
+        self, blocks: Blocks, head: tuple[Tensor, Tensor | None], dtype: torch.dtype
+    ) -> None:
         """``dtype``: of the matrix products; a copy of the base in it is made if it is not the base's own."""
         self.blocks, self.dtype = blocks, dtype
+        self._head = head[0].to(dtype), None if head[1] is None else head[1].to(dtype)
+        self._decoders: dict[Shape, StaticDecoder] = {}
         weights = [[j.weight_OI.to(dtype) for j in layer.joined] for layer in blocks.layers]
         self._biases = [
             [None if j.bias_O is None else j.bias_O.to(dtype) for j in layer.joined]
@@ -85,6 +90,46 @@ class FusedModel:
     def decoder(self, linears: Linears, prompts: PaddedPrompts, length: int) -> Decoder:
         """Reads ``prompts``, one row per completion; completions of up to ``length`` tokens follow."""
         return Decoder(self.blocks, linears, prompts, length)
+
+    def draw_all(
+        self,
+        stack: AdapterStack,
+        view: AdapterView,
+        prompts: PaddedPrompts,
+        uniforms_KNT: Tensor,
+        rule: tuple[float, tuple[int, tuple[int, ...]]],
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Ids, mask and log-probs ``[K, N, T]`` and whether a row ended ``[K, N]``, of all slots at once.
+
+        ``prompts``: one row per completion. ``rule``: temperature, and padding and stop tokens.
+        The slots are filled up to a power of two by repeats of the last, so that few shapes
+        are ever captured.
+        """
+        num_slots, num_rows, length = uniforms_KNT.shape
+        capacity = 1 << (num_slots - 1).bit_length()
+        slots = [min(slot, num_slots - 1) for slot in range(capacity)]
+        pairs = [(a[slots], b[slots]) for a, b in view.pairs]
+        adapters = self._by_place(stack, pairs)
+        shape = Shape(capacity, num_rows, prompts.ids.shape[1], length, rule[0])
+        decoder = self._decoders.get(shape)
+        if decoder is None:
+            linears = BranchLinears(self.base, adapters, stack.scale, self.dtype)
+            decoder = StaticDecoder(self.blocks, linears, self._head, shape, rule[1])
+            self._decoders[shape] = decoder
+        by_row = [
+            torch.cat([tensor.view(num_slots, num_rows, -1)[s] for s in slots])
+            for tensor in (prompts.ids, prompts.mask, uniforms_KNT)
+        ]
+        by_slot = self.linears_by_slot(stack, view)
+        found = decoder.draw(
+            PaddedPrompts(by_row[0], by_row[1]), adapters, lambda s: by_slot(slots[s]), by_row[2]
+        )
+        return (
+            found[0][:num_slots],
+            found[1][:num_slots],
+            found[2][:num_slots],
+            found[3][:num_slots],
+        )
 
     def _by_place(self, stack: AdapterStack, pairs: Pairs) -> list[list[Pairs]]:
         index = {target.name: i for i, target in enumerate(stack.targets)}
@@ -150,12 +195,12 @@ class FusedModel:
         return torch.stack(pieces)
 
 
-def fuse(model: Any, body: nn.Module, dtype: torch.dtype) -> FusedModel | None:
+def fuse(model: Any, body: nn.Module, head: nn.Linear, dtype: torch.dtype) -> FusedModel | None:
     """Our own forward for ``model``, if it is of a known family and gives the model's own numbers; else None."""
     blocks = find_blocks(body, model.config)
     if blocks is None:
         return None
-    fused = FusedModel(blocks, dtype)
+    fused = FusedModel(blocks, (head.weight, head.bias), dtype)
     return fused if _agrees(fused, body) else None
 
 
