@@ -96,14 +96,23 @@ def _pick(log_probs: Tensor, ids_m: Tensor, columns: slice) -> Tensor:
 
 def sums_of(log_p: Tensor, log_q: Tensor, targets_m: Tensor, columns: slice) -> list[Tensor]:
     """What a chunk adds to log p and log q of the target, exact, forward and entropy: each ``[m]``."""
-    p, u = log_p.exp(), log_p - log_q
-    is_zero = p == 0
-    exact_m = (p * u).masked_fill_(is_zero, 0.0).sum(-1)
-    entropy_m = -p.mul_(log_p).masked_fill_(is_zero, 0.0).sum(-1)
-    q = log_q.exp()
-    forward_m = -u.mul_(q).masked_fill_(q == 0, 0.0).sum(-1)
-    at_target = (_pick(log_probs, targets_m, columns) for log_probs in (log_p, log_q))
-    return [*at_target, exact_m, forward_m, entropy_m]
+    at_target = [_pick(log_probs, targets_m, columns) for log_probs in (log_p, log_q)]
+    p, q = log_p.exp(), log_q.exp()
+    u = log_p - log_q
+    sums = [_dot(p, u), -_dot(q, u), -_dot(p, log_p)]
+    if not all(bool(s.isfinite().all()) for s in sums):
+        # 0 x inf: a token that one model forbids adds 0 to the sum that it weighs.
+        sums = [_dot_where(p, u), -_dot_where(q, u), -_dot_where(p, log_p)]
+    return [*at_target, *sums]
+
+
+def _dot(weights: Tensor, values: Tensor) -> Tensor:
+    return torch.linalg.vecdot(weights, values)
+
+
+def _dot_where(weights: Tensor, values: Tensor) -> Tensor:
+    """Values at weight 0 do not matter."""
+    return (weights * values).masked_fill_(weights == 0, 0.0).sum(-1)
 
 
 def top_of(

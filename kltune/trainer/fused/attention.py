@@ -41,8 +41,7 @@ def _lower_right(query: Tensor, keys_values: Tensor) -> CausalBias:
 def _grouped(query: Tensor, keys_values: Tensor, sees: Tensor | None) -> Tensor:
     """``[rows, T, H, d]`` and ``[rows, S, 2J, d]`` to ``[rows, T, H, d]``; without ``sees``: causal."""
     keys, values = keys_values.transpose(1, 2).chunk(2, dim=1)
-    num_rows, length, num_heads, width = query.shape
-    group = num_heads // keys.shape[1]
+    length, group = query.shape[1], query.shape[2] // keys.shape[1]
     if group == 1 or sees is None or isinstance(sees, CausalBias):
         out = F.scaled_dot_product_attention(
             query.transpose(1, 2),

@@ -101,6 +101,10 @@ class _Gated(torch.autograd.Function):
         gate, up = both.chunk(2, dim=-1)
         back = torch.empty_like(both)
         of_gate, of_up = back.chunk(2, dim=-1)
-        torch.mul(grad, F.silu(gate), out=of_up)
-        of_gate.copy_(torch.ops.aten.silu_backward(grad * up, gate))
+        slope = torch.sigmoid(gate)
+        silu = torch.mul(gate, slope, out=of_up)
+        # d silu = s + silu (1 - s), s the sigmoid
+        slope.addcmul_(silu, slope, value=-1).add_(silu)
+        torch.mul(slope, up, out=of_gate).mul_(grad)
+        silu.mul_(grad)
         return back

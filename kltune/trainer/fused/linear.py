@@ -98,31 +98,29 @@ class _Merged(torch.autograd.Function):
 
 def _adapter_gradients(
     inputs_MI: Tensor, grad_MO: Tensor, adapters: Sequence[Tensor], scale: float
-) -> tuple[list[Tensor], list[Tensor]]:
-    """Gradients of each layer's A and B, ``[1, ...]``, and its gradient through B, ``[M, R]`` (scaled)."""
+) -> tuple[list[Tensor], Tensor]:
+    """Gradients of each layer's A and B, ``[1, ...]``; and of what goes between them, ``[S, M]`` (scaled), S = ranks in all.
+
+    Every product has the few ranks first: the other way round takes up to five times as long on a CPU.
+    """
     matrices_A, matrices_B = adapters[::2], adapters[1::2]
     rank, dtype = matrices_A[0].shape[1], inputs_MI.dtype
-    down_MR = (
-        inputs_MI @ torch.cat([a[0] for a in matrices_A]).to(dtype).T
-    )  # one product for all layers
+    down_SM = torch.cat([a[0] for a in matrices_A]).to(dtype) @ inputs_MI.T
     pulls: list[Tensor] = []
     of_B: list[Tensor] = []
     start = 0
-    for index, b_1OR in enumerate(matrices_B):
+    for down_RM, b_1OR in zip(down_SM.split(rank), matrices_B, strict=True):
         stop = start + b_1OR.shape[1]
         own_MO = grad_MO[:, start:stop]
-        pulls.append((own_MO @ b_1OR[0].to(dtype)).mul_(scale))
-        of_B.append(
-            (own_MO.T @ down_MR[:, index * rank : (index + 1) * rank])
-            .mul_(scale)[None]
-            .to(b_1OR.dtype)
-        )
+        pulls.append(b_1OR[0].T.to(dtype) @ own_MO.T)
+        of_B.append((down_RM @ own_MO).mul_(scale).T[None].to(b_1OR.dtype))
         start = stop
-    of_A = (torch.cat(pulls, dim=1).T @ inputs_MI).to(matrices_A[0].dtype).split(rank)
+    pull_SM = torch.cat(pulls).mul_(scale)
+    of_A = (pull_SM @ inputs_MI).to(matrices_A[0].dtype).split(rank)
     found: list[Tensor] = []
     for a, b in zip(of_A, of_B, strict=True):
         found += [a[None], b]
-    return found, pulls
+    return found, pull_SM
 
 
 class BranchLinears:
@@ -211,10 +209,9 @@ class _Branch(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad_MO: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         inputs_MI, weight, *adapters = ctx.saved_tensors
-        found, pulls = _adapter_gradients(inputs_MI, grad_MO, adapters, ctx.scale)
+        found, pull_SM = _adapter_gradients(inputs_MI, grad_MO, adapters, ctx.scale)
         back = None
         if ctx.needs_input_grad[0]:
-            back = grad_MO @ weight
-            for pull, a in zip(pulls, adapters[::2], strict=True):
-                back.addmm_(pull, a[0].to(back.dtype))
+            matrix_SI = torch.cat([a[0] for a in adapters[::2]]).to(grad_MO.dtype)
+            back = (grad_MO @ weight).addmm_(pull_SM.T, matrix_SI)
         return back, None, None, None, *found
