@@ -42,7 +42,7 @@ class FakeBank:
         gold_of: Callable[[TrialSpec, int], float] | None = None,
     ) -> None:
         self._slots: dict[int, FakeSlot] = {}
-        self._num_slots = num_slots
+        self._open = set(range(num_slots))
         self._steps = steps
         self._prompts = prompts
         self._on_step = on_step or (lambda number, step: None)
@@ -59,10 +59,10 @@ class FakeBank:
 
     @property
     def num_slots(self) -> int:
-        return self._num_slots
+        return len(self._open)
 
     def free_slots(self) -> tuple[int, ...]:
-        return tuple(slot for slot in range(self._num_slots) if slot not in self._slots)
+        return tuple(sorted(self._open - self._slots.keys()))
 
     def admit(self, slot: int, trial_number: int, spec: TrialSpec, resume_from: Path | None) -> int:
         assert slot in self.free_slots()
@@ -96,6 +96,10 @@ class FakeBank:
 
     def evict(self, slot: int) -> None:
         del self._slots[slot]
+
+    def shrink(self, slot: int) -> None:
+        assert slot in self.free_slots()
+        self._open.discard(slot)
 
     def _train(self, slot: int, held: FakeSlot) -> StepMetrics:
         held.step += 1

@@ -35,10 +35,15 @@ class Recorder:
 
 
 def recorded_bank(
-    num_slots: int, *, compact: bool = True, never_ends: bool = False, **trainer: object
+    num_slots: int,
+    *,
+    compact: bool = True,
+    never_ends: bool = False,
+    own_forward: bool = False,
+    **trainer: object,
 ) -> tuple[Bank, Recorder, Recorder]:
     """A tiny bank, and what its proxy and its gold were shown."""
-    model = tiny.loaded()
+    model = tiny.loaded(own_forward=own_forward)
     proxy, gold = Recorder(), Recorder(tiny.CountWord("w4"))
     data = replace(tiny.task_data(model), proxy=proxy, gold=gold)
     if never_ends:

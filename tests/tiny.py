@@ -22,7 +22,7 @@ from kltune.trainer.bank import Bank
 from kltune.trainer.batch import Batch
 from kltune.trainer.data import EncodedPrompts, TaskData, encode_all
 from kltune.trainer.encode import PromptEncoder
-from kltune.trainer.model import LoadedModel, freeze
+from kltune.trainer.model import LoadedModel, freeze, with_own_forward
 from kltune.trainer.parts import BankSettings
 from kltune.trainer.rollout import Rollout
 from kltune.trainer.slot import SlotState
@@ -70,8 +70,10 @@ def llama(seed: int = 0, vocabulary: int = 30, scale: float = 3.0) -> LlamaForCa
     return model
 
 
-def loaded(seed: int = 0, **kwargs: float) -> LoadedModel:
-    return freeze(llama(seed, **kwargs), tokenizer(), Accelerator(cpu=True))
+def loaded(seed: int = 0, own_forward: bool = False, **kwargs: float) -> LoadedModel:
+    """``own_forward``: by kltune's forward of the Llama family, as a loaded model runs; else by transformers'."""
+    model = freeze(llama(seed, **kwargs), tokenizer(), Accelerator(cpu=True))
+    return with_own_forward(model) if own_forward else model
 
 
 @dataclass(frozen=True)
@@ -123,8 +125,15 @@ def settings(*, compact: bool = True, **trainer: object) -> BankSettings:
     )
 
 
-def bank(num_slots: int, *, compact: bool = True, seed: int = 0, **trainer: object) -> Bank:
-    model = loaded(seed)
+def bank(
+    num_slots: int,
+    *,
+    compact: bool = True,
+    seed: int = 0,
+    own_forward: bool = False,
+    **trainer: object,
+) -> Bank:
+    model = loaded(seed, own_forward)
     return Bank(model, task_data(model), settings(compact=compact, **trainer), MODEL, num_slots)
 
 

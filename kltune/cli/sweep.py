@@ -34,6 +34,12 @@ def command(
             help="Trials that train at once, 1 or more.",
         ),
     ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            metavar="W", parser=flags.count, help="Processes that share them; each has a bank."
+        ),
+    ] = None,
     overrides: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Replace a value of the spec; repeatable."),
@@ -67,6 +73,7 @@ def command(
         study_path=study,
         trials=trials,
         slots=slots,
+        workers=workers,
         overrides=tuple(overrides or ()),
         fresh=fresh,
         dry_run=dry_run,

@@ -1,1 +1,1 @@
-"""One process: one device, one bank, one loop."""
+"""One search: one device, one bank (of one process or several), one loop."""

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from kltune.errors import SpecError
+from kltune.launch.placement import device_slots
 from kltune.launch.proxy import ready_proxy
 from kltune.metrics.jsonl import read_json, write_json
 from kltune.metrics.record import RewardScale
@@ -144,8 +145,10 @@ def _read_scale(path: Path) -> RewardScale | None:
     )
 
 
-def build_bank(ground: Ground, spec: StudySpec, scale: RewardScale) -> Bank:
-    """Put the slots on the base."""
+def build_bank(
+    ground: Ground, spec: StudySpec, scale: RewardScale, slots: int | None = None
+) -> Bank:
+    """Put ``slots`` on the base, by default as many as one process takes."""
     is_cpu = ground.loaded.device.type == "cpu"
     settings = BankSettings(
         trainer=spec.trainer,
@@ -156,18 +159,39 @@ def build_bank(ground: Ground, spec: StudySpec, scale: RewardScale) -> Bank:
         scale=scale,
         compact=is_cpu,
     )
-    return Bank(ground.loaded, ground.data, settings, spec.model, num_slots(spec, ground.loaded))
+    if slots is None:
+        slots = num_slots(spec, ground)
+    return Bank(ground.loaded, ground.data, settings, spec.model, slots)
 
 
-def num_slots(spec: StudySpec, loaded: LoadedModel) -> int:
-    """K: as asked; else several on CUDA and one on a CPU.
+def num_slots(spec: StudySpec, ground: Ground) -> int:
+    """Trials at once in one process: as asked; else what a CUDA device holds, and one on a CPU.
 
     Measured on 2 cores with the kitchen model, seconds per trial-step at K = 1, 2, 4, 8: .21, .16,
-    .16, .16. One stays the default there, since only then a resumed trial repeats the undisturbed
+    .16, .16. One is the default there, since only then a resumed trial repeats the undisturbed
     one to the last bit (matrix products round by the shape of the whole batch).
     """
     if spec.model.finetune == "full":
         return 1
     asked = spec.budget.slots
-    wanted = asked if isinstance(asked, int) else CUDA_SLOTS if loaded.device.type == "cuda" else 1
-    return min(wanted, spec.budget.trials)
+    return min(
+        asked if isinstance(asked, int) else slots_of_device(spec, ground), spec.budget.trials
+    )
+
+
+def slots_of_device(spec: StudySpec, ground: Ground) -> int:
+    """Trials that fit and pay on the base's device."""
+    loaded, data = ground.loaded, ground.data
+    if loaded.device.type != "cuda":
+        return 1
+    import torch
+
+    free_bytes, _ = torch.cuda.mem_get_info(loaded.device)
+    parameters = list(loaded.model.parameters())
+    base_bytes = sum(p.numel() * p.element_size() for p in parameters)
+    config = loaded.model.config.get_text_config()
+    heads = config.num_attention_heads
+    width = (getattr(config, "num_key_value_heads", None) or heads) * (config.hidden_size // heads)
+    tokens = spec.trainer.max_new_tokens + max(data.train.width, data.select.width)
+    cache_bytes = 2 * config.num_hidden_layers * width * tokens * parameters[0].element_size()
+    return device_slots(CUDA_SLOTS, free_bytes, base_bytes, spec.trainer.rows * cache_bytes)

@@ -1,11 +1,11 @@
 """A checked spec in, the plan and its cost out: no study folder is made, no trial is started.
 
-Minutes and memory are measured: the base is loaded and two steps of a scratch trial run.
+Minutes and memory are measured: the base is loaded, the number of workers is chosen as a sweep
+would, and a few steps of a scratch trial run.
 """
 
 from __future__ import annotations
 
-import itertools
 import json
 import time
 from collections.abc import Sequence
@@ -17,7 +17,10 @@ import psutil
 from rich.console import Console
 
 from kltune.errors import ExitCode
-from kltune.launch.assemble import Ground, Inputs, build_bank, load_ground, reference_scale
+from kltune.launch.assemble import Inputs, load_ground, reference_scale
+from kltune.launch.calibrate import Site, placed_bank
+from kltune.launch.placement import Placement
+from kltune.launch.stopwatch import step_seconds
 from kltune.metrics.record import RewardScale
 from kltune.screen.plan import Plan, dry_run_table
 from kltune.spec.doubts import find_doubts
@@ -26,7 +29,6 @@ from kltune.spec.study import StudySpec
 from kltune.spec.task import LearnedProxySpec
 from kltune.spec.trial import TrialSpec
 from kltune.study.sampler import plan_search, planned_trials
-from kltune.study.space import setting_of
 from kltune.tasks.protocol import Sample
 
 SHOWN = 8
@@ -45,7 +47,7 @@ class _StandIn:
 
 def dry_run(spec: LoadedSpec, study_path: Path, inputs: Inputs, result: TextIO | None) -> ExitCode:
     """Print the plan: as JSON to ``result``, or as a table."""
-    plan = make_plan(spec.spec, study_path, inputs)
+    plan = make_plan(spec, study_path, inputs)
     if result is not None:
         facts = {"schema": 1, **asdict(plan), "first_settings": _as_json(plan.first_settings)}
         result.write(json.dumps(facts, allow_nan=False) + "\n")
@@ -54,12 +56,16 @@ def dry_run(spec: LoadedSpec, study_path: Path, inputs: Inputs, result: TextIO |
     return ExitCode.DONE
 
 
-def make_plan(spec: StudySpec, study_path: Path, inputs: Inputs) -> Plan:
+def make_plan(loaded: LoadedSpec, study_path: Path, inputs: Inputs) -> Plan:
     """Load, time a step and an evaluation, and count; guards and pruning only make it less."""
-    must_learn = isinstance(inputs.task.proxy, LearnedProxySpec)
-    ground = load_ground(spec, inputs, study_path, stand_in=_StandIn() if must_learn else None)
+    spec = loaded.spec
+    stand_in = _StandIn() if isinstance(inputs.task.proxy, LearnedProxySpec) else None
+    ground = load_ground(spec, inputs, study_path, stand_in)
+    must_learn = stand_in is not None
     scale = None if must_learn else reference_scale(ground, spec, study_path)
-    step_s, evaluation_s, slots = _time(ground, spec)
+    # Where sigma_R is not known yet, 1 takes as long.
+    unit = RewardScale(sigma=1.0, std=1.0, mean=0.0, num_groups=1, mean_tokens=1.0)
+    placement, step_s, evaluation_s = _time(Site(loaded, ground, unit, study_path, stand_in))
     search, trials, steps = plan_search(spec), spec.budget.trials, spec.trainer.steps
     evaluations = len(set(range(0, steps, spec.evaluate.every)) | {steps})
     prompts = min(spec.evaluate.prompts, len(ground.data.select))
@@ -75,34 +81,31 @@ def make_plan(spec: StudySpec, study_path: Path, inputs: Inputs) -> Plan:
         trials_by_origin={origin: count for origin, count in counts.items() if count},
         ended_before=0,
         first_settings=_first_settings(spec, scale),
-        slots=slots,
+        slots=placement.slots,
         steps=steps,
         seconds=trials * (steps * step_s + evaluations * evaluation_s),
-        memory_gib=psutil.Process().memory_info().rss / 2**30,
+        memory_gib=placement.workers * psutil.Process().memory_info().rss / 2**30,
         reward_calls=trials * (steps * spec.trainer.rows + judged),
         gold_calls=trials * judged,
         kl_unit=spec.kl_unit,
         beta_unit=spec.beta_unit,
         credit=spec.trainer.credit,
         notes=tuple(notes),
+        placement=placement.describe(),
     )
 
 
-def _time(ground: Ground, spec: StudySpec) -> tuple[float, float, int]:
-    """(seconds per step of one trial, per evaluation, slots); the first step only warms up."""
-    scale = RewardScale(sigma=1.0, std=1.0, mean=0.0, num_groups=1, mean_tokens=1.0)
-    bank = build_bank(ground, spec, scale)
-    setting = setting_of({"beta": 0.0}, spec)
-    for slot in bank.free_slots():
-        bank.admit(slot, slot, setting, None)
-    bank.train_step()
-    clock = [time.perf_counter()]
-    bank.train_step()
-    clock.append(time.perf_counter())
-    bank.evaluate(range(bank.num_slots))
-    clock.append(time.perf_counter())
-    step_s, evaluation_s = (b - a for a, b in itertools.pairwise(clock))
-    return step_s / bank.num_slots, evaluation_s / bank.num_slots, bank.num_slots
+def _time(site: Site) -> tuple[Placement, float, float]:
+    """(where trials would run, seconds per trial-step there, per evaluation of a trial)."""
+    with placed_bank(site, is_kept=False) as (bank, calibration):
+        step_s = calibration.placed_step_s or step_seconds(bank, site.scratch())
+        slots = bank.free_slots()
+        for slot in slots:
+            bank.admit(slot, slot, site.scratch(), None)
+        start = time.perf_counter()
+        bank.evaluate(slots)
+        evaluation_s = (time.perf_counter() - start) / len(slots)
+    return calibration.placement, step_s, evaluation_s
 
 
 def _first_settings(

@@ -16,6 +16,7 @@ class SweepRequest:
     study_path: Path | None = None
     trials: int | None = None
     slots: int | None = None
+    workers: int | None = None
     overrides: tuple[str, ...] = ()
     fresh: bool = False
     dry_run: bool = False
@@ -24,7 +25,12 @@ class SweepRequest:
 
     def load(self) -> LoadedSpec:
         """The spec with the flags on top of ``--set`` on top of the file."""
-        flags = {"budget.trials": self.trials, "budget.slots": self.slots, "seed": self.seed}
+        flags = {
+            "budget.trials": self.trials,
+            "budget.slots": self.slots,
+            "budget.workers": self.workers,
+            "seed": self.seed,
+        }
         given = tuple(f"{key}={value}" for key, value in flags.items() if value is not None)
         return load_spec(self.spec_path, (*self.overrides, *given))
 

@@ -24,14 +24,15 @@ from kltune.launch import signals
 from kltune.launch.assemble import (
     Ground,
     Inputs,
-    build_bank,
     find_inputs,
     keep_scale,
     load_ground,
     reference_scale,
 )
+from kltune.launch.calibrate import Site, placed_bank
 from kltune.launch.dry_run import dry_run
 from kltune.launch.inputs import check_inputs, fingerprints, note_inputs
+from kltune.launch.placement import Calibration
 from kltune.launch.proxy import keep_proxy
 from kltune.launch.request import SweepRequest
 from kltune.launch.saying import say
@@ -129,10 +130,10 @@ class _Session:
         try:
             self._write_spec(ready)
             mirror = self._start_mirror()
-            end = self._search(opened, ready, mirror, stop)
+            end, calibration = self._search(opened, ready, mirror, stop)
         finally:
             opened.close()
-        return self._conclude(end, mirror)
+        return self._conclude(end, calibration, mirror)
 
     def _write_spec(self, ready: Ready) -> None:
         folder = self.study_path
@@ -184,18 +185,22 @@ class _Session:
         ready: Ready,
         mirror: MlflowMirror | None,
         stop: signals.StopRequest,
-    ) -> SearchEnd:
+    ) -> tuple[SearchEnd, Calibration]:
         spec, scale = self.spec.spec, ready.scale
         with _ended_on_error(mirror):
             say(
                 f"sigma_R {scale.sigma:.4g}: spread of the proxy within a prompt, under the reference "
                 f"({scale.num_groups} prompts, {scale.mean_tokens:.1f} tokens per completion)"
             )
-            bank = build_bank(ready.ground, spec, scale)
             ledger = Ledger(opened, fixed_trials(spec, scale))
-            with open_screen(self._scope(ledger), is_plain=self.result is not None) as screen:
+            site = Site(self.spec, ready.ground, scale, self.study_path, should_stop=stop)
+            is_over = ledger.num_ended() >= spec.budget.trials
+            with (
+                placed_bank(site, is_over=is_over) as (bank, calibration),
+                open_screen(self._scope(ledger), is_plain=self.result is not None) as screen,
+            ):
                 observers = [screen, *([MirrorObserver(mirror)] if mirror else [])]
-                return run_search(bank, ledger, scale.sigma, observers, stop)
+                return run_search(bank, ledger, scale.sigma, observers, stop), calibration
 
     def _scope(self, ledger: Ledger) -> Scope:
         spec = self.spec.spec
@@ -211,8 +216,11 @@ class _Session:
             best_before=None if best is None else (best.trial_number, best.value),
         )
 
-    def _conclude(self, end: SearchEnd, mirror: MlflowMirror | None) -> ExitCode:
-        timing = note_session(self.study_path, end, 0.0 if mirror is None else mirror.busy_s)
+    def _conclude(
+        self, end: SearchEnd, calibration: Calibration, mirror: MlflowMirror | None
+    ) -> ExitCode:
+        busy_s = 0.0 if mirror is None else mirror.busy_s
+        timing = note_session(self.study_path, end, busy_s, calibration)
         paths = build_report(self.study_path)
         if mirror is not None:
             mirror.log_study(

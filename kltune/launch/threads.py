@@ -1,8 +1,14 @@
-"""Settings of the OpenMP runtime, which reads them when torch loads it: call before torch is imported."""
+"""Threads and cores: settings of the OpenMP runtime, and how many of them this process may use.
+
+The runtime reads its settings when torch loads it: call :func:`share_cores` before torch is imported.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
 
 SPIN_COUNT = "20000"
 """How long an idle thread spins before it sleeps (libgomp's default is 300,000).
@@ -18,3 +24,53 @@ def share_cores() -> None:
     """Let idle threads sleep early, unless the user's environment says otherwise."""
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", SPIN_COUNT)
+
+
+_CGROUP = Path("/sys/fs/cgroup")
+
+
+def allowed_threads(cgroup: Path = _CGROUP) -> int:
+    """Threads that torch would use by itself, but no more than the cores that this process may run on.
+
+    A container's share of processor time counts as well: torch does not look at it.
+    """
+    import torch
+
+    cores = min(torch.get_num_threads(), len(os.sched_getaffinity(0)))
+    try:
+        quota, period = (cgroup / "cpu.max").read_text(encoding="ascii").split()
+        share = int(quota) / int(period)
+    except (OSError, ValueError):  # no limit is "max", an older kernel has no such file
+        return cores
+    return max(1, min(cores, int(share)))
+
+
+def available_memory(cgroup: Path = _CGROUP) -> int:
+    """Bytes that further processes may fill: the machine's, or what its container has left."""
+    import psutil
+
+    free = int(psutil.virtual_memory().available)
+    try:
+        limit = int((cgroup / "memory.max").read_text(encoding="ascii"))
+        used = int((cgroup / "memory.current").read_text(encoding="ascii"))
+        stat = (cgroup / "memory.stat").read_text(encoding="ascii")
+        # Files that were read once are counted as used, and make way for whoever needs the room.
+        used -= sum(
+            int(n) for key, n in map(str.split, stat.splitlines()) if key == "inactive_file"
+        )
+    except (OSError, ValueError):
+        return free
+    return max(0, min(free, limit - used))
+
+
+@contextmanager
+def torch_threads(count: int) -> Generator[None]:
+    """Compute with ``count`` threads inside."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

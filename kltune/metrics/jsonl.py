@@ -15,6 +15,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
+from pydantic_core import from_json
+
 from kltune.errors import StudyError
 
 SCHEMA = 1
@@ -135,10 +137,7 @@ def _decode_lines(path: Path, data: bytes, *, is_whole: bool) -> list[dict[str, 
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
-        try:
-            found: object = json.loads(line)
-        except ValueError:
-            found = None
+        found = _decoded(line)
         if not isinstance(found, dict):
             where = f"line {number}" if is_whole else f"new line {number}"
             kind = "cut short" if number == len(lines) else "unreadable"
@@ -148,6 +147,21 @@ def _decode_lines(path: Path, data: bytes, *, is_whole: bool) -> list[dict[str, 
         _check_schema(path, row)
         rows.append(row)
     return rows
+
+
+def _decoded(line: bytes) -> object:
+    """The line's value, none where it is broken: by a parser three times as fast as ``json``.
+
+    ``json`` has the last word, since it also takes what the other is too strict for (a lone
+    surrogate).
+    """
+    try:
+        return from_json(line)
+    except ValueError:
+        try:
+            return json.loads(line)
+        except ValueError:
+            return None
 
 
 def _check_schema(path: Path, row: Mapping[str, Any]) -> None:

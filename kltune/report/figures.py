@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kltune.report.canvas import INK, drawing
+from kltune.report.canvas import INK, Trace, draw_traces, drawing
 from kltune.report.document import Figure
-from kltune.report.rows import TrialRow
+from kltune.report.rows import Checkpoint, TrialRow
 from kltune.spec.trial import KLUnit
 from kltune.trial.words import KL_UNIT, number
 
@@ -90,29 +91,20 @@ def _against_kl(
     with drawing(5.0, 3.7) as (canvas, out):
         axes = canvas.add_subplot()
         colours, mappable = _beta_colours(rows)
+        traces = {row.number: _trace(row, field, colours[row.number]) for row in rows}
+        marks = {row.number: colour for row, colour in ((worst, WORST), (best, BEST)) if row}
+        draw_traces(
+            axes, (t for n, t in traces.items() if n not in marks), width=0.9, dot=2.8, zorder=2
+        )
         for row in rows:
-            marked = {id(best): BEST, id(worst): WORST}.get(id(row))
-            colour = marked or colours[row.number]
-            points = [c for c in row.checkpoints if math.isfinite(getattr(c, field) + c.kl_seq)]
-            xs = [math.sqrt(max(0.0, c.kl_seq)) for c in points]
-            ys = [getattr(c, field) for c in points]
-            width = 2.2 if marked else 0.9
-            order = 3 if marked else 2
-            line = "--" if row.setting.beta == 0 else "-"
-            axes.plot(
-                xs,
-                ys,
-                line,
-                marker="o",
-                color=colour,
-                lw=width,
-                ms=3.2 if marked else 1.8,
-                zorder=order,
-            )
-            if marked:
-                errors = [getattr(c, f"{field}_se") for c in points]
+            if row.number in marks:
+                colour = marks[row.number]
+                trace = replace(traces[row.number], colour=colour)
+                draw_traces(axes, [trace], width=2.2, dot=4.2, zorder=3)
+                errors = [getattr(c, f"{field}_se") for c in _drawn(row, field)]
+                xs, ys = [x for x, _ in trace.points], [y for _, y in trace.points]
                 axes.errorbar(
-                    xs, ys, yerr=errors, fmt="none", ecolor=colour, elinewidth=0.8, zorder=order
+                    xs, ys, yerr=errors, fmt="none", ecolor=colour, elinewidth=0.8, zorder=3
                 )
         _legend(canvas, axes, rows, best, worst)
         axes.set_xlabel("√(KL in nats/sequence)")
@@ -126,6 +118,15 @@ def _against_kl(
             bar.ax.set_yticklabels([number(beta) for beta in ticks])
             bar.ax.yaxis.set_minor_formatter(lambda _beta, _: "")
     return out[0]
+
+
+def _drawn(row: TrialRow, field: str) -> list[Checkpoint]:
+    return [c for c in row.checkpoints if math.isfinite(getattr(c, field) + c.kl_seq)]
+
+
+def _trace(row: TrialRow, field: str, colour: Any) -> Trace:
+    points = [(math.sqrt(max(0.0, c.kl_seq)), getattr(c, field)) for c in _drawn(row, field)]
+    return Trace(points, colour, is_dashed=row.setting.beta == 0)
 
 
 def _legend(
@@ -175,9 +176,10 @@ def _beta_colours(rows: Sequence[TrialRow]) -> tuple[dict[int, Any], Any]:
     if len(set(betas)) < 2:
         return {row.number: LOW if row.setting.beta > 0 else ZERO for row in rows}, None
     scale = ScalarMappable(LogNorm(min(betas), max(betas)), colour_map())
+    shades = scale.to_rgba(np.array([row.setting.beta or math.nan for row in rows]))
     return {
-        row.number: scale.to_rgba(np.array([row.setting.beta]))[0] if row.setting.beta > 0 else ZERO
-        for row in rows
+        row.number: shade if row.setting.beta > 0 else ZERO
+        for row, shade in zip(rows, shades, strict=True)
     }, scale
 
 

@@ -134,9 +134,3 @@ def _running(study: StudyRows) -> Iterator[tuple[str, str]]:
     seeds = sorted({row.setting.seed for row in study.trials})
     yield "seed", f"study {spec.seed}; trials {', '.join(map(str, seeds)) or '–'}"
     yield "time in slots", duration(sum(row.seconds for row in study.trials))
-    wall = study.timing.get("wall_s")
-    if isinstance(wall, int | float):
-        yield "wall time", duration(float(wall))
-    share = study.timing.get("bookkeeping_frac")
-    if isinstance(share, int | float):
-        yield "bookkeeping", f"{100 * share:.1f} % of the wall time (Optuna, MLflow and files)"

@@ -6,7 +6,7 @@ Reads only the record on disk (design.md §8), so a copied or a running study wo
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -14,12 +14,13 @@ from typing import Any
 
 from kltune.errors import StudyError
 from kltune.metrics.jsonl import read_json
+from kltune.report.trial_cost import TrialCost, seconds_in_slot, trial_cost
 from kltune.spec.load import from_resolved
 from kltune.spec.study import ObjectiveSpec, StudySpec
 from kltune.spec.trial import KLUnit, TrialSpec
 from kltune.trial.objective import judge_trial, point_of_row
 from kltune.trial.outcome import STATE_OF, StopReason, TrialOutcome, TrialState
-from kltune.trial.record import TrialRecord, read_trials
+from kltune.trial.record import TrialRecord, each_trial
 from kltune.trial.words import beta_unit_words
 
 NAN = float("nan")
@@ -92,6 +93,7 @@ class TrialRow:
     peak: Checkpoint | None
     """The checkpoint that the trial is judged by; of a trial without a verdict on it, the highest gold."""
     seconds: float
+    cost: TrialCost
 
     @property
     def state(self) -> TrialState:
@@ -195,16 +197,14 @@ def read_study(study_path: Path) -> StudyRows:
     if not (study_path / "resolved.json").is_file():
         raise StudyError(f"{study_path}: not a study folder (no resolved.json in it)")
     spec = from_resolved(read_json(study_path / "resolved.json"))
-    rows = tuple(
-        trial_row(record, spec.objective, spec.kl_unit) for record in read_trials(study_path)
-    )
+    rows = (trial_row(record, spec.objective, spec.kl_unit) for record in each_trial(study_path))
     return StudyRows(
         path=study_path,
         spec=spec,
         environment=_optional(study_path / "env.json"),
         reference=_optional(study_path / "reference.json"),
         timing=_optional(study_path / "timing.json"),
-        trials=rows,
+        trials=tuple(sorted(rows, key=lambda row: row.number)),
     )
 
 
@@ -222,7 +222,8 @@ def trial_row(record: TrialRecord, objective: ObjectiveSpec, unit: KLUnit) -> Tr
         curve=_curve(record.steps),
         outcome=record.outcome,
         peak=_peak(checkpoints, record, objective, unit),
-        seconds=_seconds([*record.steps, *record.evals, *record.events]),
+        seconds=seconds_in_slot([*record.steps, *record.evals, *record.events]),
+        cost=trial_cost(record),
     )
 
 
@@ -285,16 +286,3 @@ def _peak(
         points = [point_of_row(row) for row in record.evals]
         best_step = judge_trial(points, objective, unit, 1, 1).best_step
     return next((c for c in checkpoints if c.step == best_step), None)
-
-
-def _seconds(rows: Iterable[Mapping[str, Any]]) -> float:
-    """Wall time in a slot, summed over attempts."""
-    first: dict[int, float] = {}
-    last: dict[int, float] = {}
-    for row in rows:
-        time = _float(row, "time")
-        if math.isfinite(time):
-            attempt = int(row.get("attempt", 0))
-            first[attempt] = min(time, first.get(attempt, math.inf))
-            last[attempt] = max(time, last.get(attempt, -math.inf))
-    return sum(last[a] - first[a] for a in first)

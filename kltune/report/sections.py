@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kltune.report.accounting_blocks import accounting_blocks
 from kltune.report.answer import (
     BASELINE_HEADER,
     answer_facts,
@@ -50,6 +51,7 @@ def compose(study: StudyRows, answer: Answer, importance: Importance) -> Documen
         Section("What mattered", "importance", _importance_blocks(study, best, importance)),
         Section("What the models wrote", "samples", sample_blocks(best, worst)),
         Section("What was not tested", "untested", (_untested(study, answer),)),
+        Section("What it cost", "cost", accounting_blocks(study)),
         Section("How to read and repeat this", "provenance", provenance(study)),
     ]
     return Document(

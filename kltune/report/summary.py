@@ -12,6 +12,7 @@ from kltune.report.answer import answer_facts, headline
 from kltune.report.compare import Difference, plateau, spread_ratio
 from kltune.report.controller_blocks import controller_data
 from kltune.report.native import native_coefficient
+from kltune.report.reckon import account, accounting_data
 from kltune.report.recommend import Answer, NoAnswer, Recommendation, Versus, recommend
 from kltune.report.rows import Checkpoint, StudyRows, TrialRow, read_study
 from kltune.trial.outcome import TrialState
@@ -43,6 +44,7 @@ def summarise(study: StudyRows, answer: Answer) -> dict[str, Any]:
         "recommendation": _words(study, answer),
         "trials": [trial_data(study, row) for row in study.trials],
         "bookkeeping_frac": study.timing.get("bookkeeping_frac"),
+        "accounting": accounting_data(account(study)),
         "report": str(study.path / HTML),
     }
     return cast("dict[str, Any]", json.loads(encode(data)))

@@ -11,6 +11,8 @@ _BIDI_CONTROLS = frozenset(
 
 def visible(text: str) -> str:
     """Write control characters, direction overrides and lone surrogates as escapes that can be seen."""
+    if text.isascii() and text.isprintable():
+        return text  # most of them
     text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\t", "    ")
     return "".join(c if c == "\n" or not _is_hidden(c) else f"\\u{ord(c):04x}" for c in text)
 

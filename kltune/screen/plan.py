@@ -40,6 +40,8 @@ class Plan:
     """Things to know before the start, e.g. an inert horizon."""
     credit: Credit = "sequence"
     """Which tokens pay for a KL in the reward: the unit of beta depends on it."""
+    placement: str | None = None
+    """Processes and threads, like ``2 workers of 1 thread``; none where nobody chose them."""
 
 
 def dry_run_table(plan: Plan) -> Group:
@@ -55,6 +57,8 @@ def dry_run_table(plan: Plan) -> Group:
     facts.add_row(
         "Trials", Text(f"{total} to run of up to {plan.steps} steps, {plan.slots} at once: {parts}")
     )
+    if plan.placement is not None:
+        facts.add_row("Workers", Text(plan.placement))
     if plan.ended_before:
         facts.add_row("Done before", Text(f"{plan.ended_before} trials, which count"))
     time = (

@@ -19,6 +19,7 @@ from kltune.spec.closed import Closed, FieldProblems
 from kltune.spec.control import ControlSpec, control_problems
 from kltune.spec.model import ModelSpec
 from kltune.spec.penalty import Penalty
+from kltune.spec.price import PriceSpec
 from kltune.spec.recipes import RECIPES
 from kltune.spec.search import SearchSpec, biased_problems
 from kltune.spec.task import Task
@@ -96,13 +97,19 @@ class BudgetSpec(Closed):
     """Trials of the study in total, baselines included."""
 
     slots: PositiveInt | Literal["auto"] = "auto"
-    """Trials that train at once on the device; auto: by what this machine gains from it."""
+    """Trials that train at once, over all workers; auto: by what this machine gains from it."""
+
+    workers: PositiveInt | Literal["auto"] = "auto"
+    """Processes that share these trials; auto: by what this machine gains from it."""
 
     wall: float | None = Field(default=None, gt=0)
     """Wall clock of one `kltune sweep` in seconds (YAML: 900, 900s, 15m, 2h)."""
 
     retries: NonNegativeInt = 2
     """Further attempts of a trial that ended in an error."""
+
+    price: PriceSpec | None = None
+    """What machine and energy cost, for the report; none: it speaks of neither."""
 
     @field_validator("wall", mode="before")
     @classmethod
@@ -213,11 +220,14 @@ class StudySpec(Closed):
                     "(beta = 0 arm included)",
                 )
             )
-        slots = self.budget.slots
-        if self.model.finetune == "full" and slots not in (1, "auto"):
-            problems.append(
-                ("budget.slots", f"model.finetune: full trains one trial at a time (got {slots})")
-            )
+        slots, workers = self.budget.slots, self.budget.workers
+        if isinstance(slots, int) and isinstance(workers, int) and slots % workers:
+            text = f"{workers} can't share budget.slots {slots} equally: use one of its divisors"
+            problems.append(("budget.workers", text))
+        if self.model.finetune == "full" and slots not in (1, "auto", workers):
+            each = "" if workers == "auto" else f" in each of {workers} worker(s)"
+            text = f"model.finetune: full trains one trial at a time{each} (got {slots})"
+            problems.append(("budget.slots", text))
         return problems
 
     def _controller_problems(self) -> list[tuple[str, str]]:

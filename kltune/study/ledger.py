@@ -40,11 +40,11 @@ from kltune.study.lives import (
 )
 from kltune.study.pruner import (
     ATTR_EVALS,
+    Peers,
     Standing,
     is_warm,
     judge_against_peers,
     pack_standings,
-    standings_at,
 )
 from kltune.study.sampler import plan_search
 from kltune.study.space import Params, PlannedTrial, sobol_params, suggest
@@ -102,6 +102,7 @@ class Ledger:
         self._plan = plan_search(opened.spec)
         self._sobol = sobol_params(opened.spec.search, self._plan.sobol, opened.spec.seed)
         self._standings: dict[int, dict[int, Standing]] = {}
+        self._peers = Peers()
         self._lease = Lease(opened)
 
     def recover(self) -> int:
@@ -167,7 +168,7 @@ class Ledger:
         if own is None or asked.is_fixed or not is_due:
             return None
         others = [t for t in self._trials() if t.number != asked.optuna_trial.number]
-        peers = standings_at(step, others)
+        peers = self._peers.standings_at(step, others)
         return judge_against_peers(own, peers, step, self._spec.pruning, self._spec.kl_unit)
 
     def tell(self, asked: Asked, outcome: TrialOutcome, *, may_retry: bool = True) -> bool:

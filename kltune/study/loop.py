@@ -10,9 +10,10 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TypeVar
 
-from kltune.errors import OutOfMemoryFault, RunError, TrialFault
+from kltune.errors import OutOfMemoryFault, RunError, SlotsLostFault, TrialFault
 from kltune.metrics.record import EvalMetrics, StepMetrics
 from kltune.study.attempt import Attempt
 from kltune.study.ledger import Asked, Ledger
@@ -130,16 +131,17 @@ class _Search:
             return
         self._failures_in_a_row = 0
         for metrics in measured:
-            self._take_step(self.running[metrics.slot], metrics)
+            if metrics.slot in self.running:  # else a fault beside it has ended its trial meanwhile
+                self._take_step(self.running[metrics.slot], metrics)
         self._ledger.renew([attempt.asked for attempt in self.running.values()])
 
     def interrupt(self, detail: str, *, is_saved: bool) -> None:
         """Let go of the running trials so that they can go on later."""
         for attempt in list(self.running.values()):
             if is_saved:
-                with self._in_trainer():
-                    self._bank.save_checkpoint(attempt.slot, attempt.folder.last_checkpoint)
-            self._finish(attempt, Verdict(StopReason.INTERRUPTED, detail))
+                self._save(self._bank.save_checkpoint, attempt, attempt.folder.last_checkpoint)
+            if self.running.get(attempt.slot) is attempt:
+                self._finish(attempt, Verdict(StopReason.INTERRUPTED, detail))
 
     def end(self, reason: str | None) -> SearchEnd:
         """Sum up."""
@@ -185,16 +187,18 @@ class _Search:
         while measured is None and (slots := [slot for slot in slots if slot in self.running]):
             measured = self._try(lambda slots=slots: self._bank.evaluate(slots))
         for metrics in measured or ():
-            self._take_evaluation(self.running[metrics.slot], metrics)
+            if metrics.slot in self.running:
+                self._take_evaluation(self.running[metrics.slot], metrics)
 
     def _take_evaluation(self, attempt: Attempt, metrics: EvalMetrics) -> None:
         is_best = attempt.take_evaluation(metrics)
         attempt.folder.append_eval(metrics)
-        with self._in_trainer():
-            if is_best:
-                self._bank.save_adapter(attempt.slot, attempt.folder.best_adapter)
-            if metrics.step > 0:
-                self._bank.save_checkpoint(attempt.slot, attempt.folder.last_checkpoint)
+        if is_best:
+            self._save(self._bank.save_adapter, attempt, attempt.folder.best_adapter)
+        if metrics.step > 0:
+            self._save(self._bank.save_checkpoint, attempt, attempt.folder.last_checkpoint)
+        if self.running.get(attempt.slot) is not attempt:
+            return  # its worker died before all was saved
         for observer in self._observers:
             observer.evaluated(metrics)
         standing = attempt.standings().get(metrics.step)
@@ -222,6 +226,16 @@ class _Search:
         for observer in self._observers:
             observer.ended(outcome)
 
+    def _save(self, how: Callable[[int, Path], None], attempt: Attempt, folder: Path) -> None:
+        """Let the bank write to ``folder``; a trial whose slot is lost by now is ended."""
+        if self.running.get(attempt.slot) is not attempt:
+            return
+        try:
+            with self._in_trainer():
+                how(attempt.slot, folder)
+        except TrialFault as fault:
+            self._fail(fault)
+
     def _try(self, call: Callable[[], T]) -> T | None:
         """Call the bank; none where it failed, with the trials concerned ended."""
         try:
@@ -238,10 +252,25 @@ class _Search:
         blamed = [self.running[slot] for slot in fault.slots if slot in self.running]
         if not blamed:
             raise fault
-        is_memory = isinstance(fault, OutOfMemoryFault)
-        reason = StopReason.OUT_OF_MEMORY if is_memory else StopReason.ERROR
+        reason, detail = StopReason.ERROR, str(fault)
+        if isinstance(fault, SlotsLostFault):
+            reason = StopReason.INTERRUPTED
+        elif isinstance(fault, OutOfMemoryFault):
+            reason = StopReason.OUT_OF_MEMORY
+            if (count := len(self.running)) > 1:
+                # Room is made by one trial less; that one has not failed, and goes on later.
+                blamed, reason = blamed[-1:], StopReason.INTERRUPTED
+                detail = f"out of memory with {count} trials at once; going on with {count - 1} ({fault})"
         for attempt in blamed:
-            self._finish(attempt, Verdict(reason, str(fault)), may_retry=fault.is_retried)
+            self._finish(attempt, Verdict(reason, detail), may_retry=fault.is_retried)
+        if isinstance(fault, OutOfMemoryFault):
+            self._hold_at_most(max(1, len(self.running)))
+
+    def _hold_at_most(self, count: int) -> None:
+        """Give up slots for the rest of the session: each call that matters makes them fewer, so it ends."""
+        free = sorted(self._bank.free_slots(), reverse=True)
+        for slot in free[: max(0, self._bank.num_slots - count)]:
+            self._bank.shrink(slot)
 
     def _fail_all(self, error: RuntimeError | MemoryError) -> None:
         """End every running trial: nobody knows which one is to blame, or what state they are in."""
@@ -249,12 +278,15 @@ class _Search:
         is_memory = isinstance(error, MemoryError) or "out of memory" in str(error).lower()
         reason = StopReason.OUT_OF_MEMORY if is_memory else StopReason.ERROR
         detail = f"{type(error).__name__}: {error}"
+        count = len(self.running)
         for attempt in list(self.running.values()):
             self._finish(attempt, Verdict(reason, detail))
         if self._failures_in_a_row > self._spec.budget.retries:
             raise RunError(
                 f"training failed {self._failures_in_a_row} times in a row: {detail}"
             ) from error
+        if is_memory and count > 1:
+            self._hold_at_most(count - 1)
 
     @contextmanager
     def _in_trainer(self) -> Generator[None]:

@@ -68,6 +68,29 @@ def standings_at(step: int, trials: Iterable[optuna.trial.FrozenTrial]) -> list[
     return [standing for standing in found if standing is not None]
 
 
+class Peers:
+    """The same as `standings_at`, call after call: a trial that is over is read once."""
+
+    def __init__(self) -> None:
+        self._over: dict[int, list[Standing]] = {}
+        """By step."""
+        self._read: set[int] = set()
+        """Optuna numbers of the trials that are over and read."""
+
+    def standings_at(self, step: int, trials: Iterable[optuna.trial.FrozenTrial]) -> list[Standing]:
+        """Standings at ``step`` of the sound ones of ``trials`` and of all that are over."""
+        running: list[optuna.trial.FrozenTrial] = []
+        for trial in trials:
+            if not trial.state.is_finished():
+                running.append(trial)
+            elif trial.number not in self._read:
+                self._read.add(trial.number)
+                if _is_sound(trial):
+                    for at, standing in standings_of(trial.user_attrs).items():
+                        self._over.setdefault(at, []).append(standing)
+        return [*self._over.get(step, ()), *standings_at(step, running)]
+
+
 def standings_of(user_attrs: Mapping[str, Any]) -> dict[int, Standing]:
     """Read what `pack_standings` wrote."""
     rows: Mapping[str, Sequence[float]] = user_attrs.get(ATTR_EVALS, {})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from kltune.metrics.record import EvalMetrics, StepMetrics
@@ -52,7 +52,7 @@ class Bank:
             critic=Critic(num_slots, width, loaded.device) if has_critic else None,
             data=data,
             settings=settings,
-            micro_batch=MicroBatch(trainer.rows, trainer.micro_batch),
+            micro_batch=MicroBatch(trainer.rows, trainer.micro_batch, _relief(loaded)),
             phases=Phases(loaded.device),
             size=ModelSize.of(loaded.body, loaded.head, loaded.model.config),
         )
@@ -147,6 +147,11 @@ class Bank:
                 parts.optimizer.reset(row)
         if parts.critic is not None:
             parts.critic.reset(slot)
+
+
+def _relief(loaded: LoadedModel) -> Callable[[], bool]:
+    """What is left to do where not even one row fits: our own forward can keep less for its gradient."""
+    return (lambda: False) if loaded.fused is None else loaded.fused.save_memory
 
 
 def _stack(loaded: LoadedModel, rows: Rows, model: ModelSpec) -> TrainableStack:

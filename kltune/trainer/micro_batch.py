@@ -24,10 +24,17 @@ def next_divisor(total: int, size: int) -> int:
 class MicroBatch:
     """Remembers how many rows per slot fit, and shrinks to the next divisor when they do not."""
 
-    def __init__(self, total: int, size: int | None = None) -> None:
-        """``total`` rows per slot and step; start at ``size``, or at all rows."""
+    def __init__(
+        self, total: int, size: int | None = None, relief: Callable[[], bool] = lambda: False
+    ) -> None:
+        """``total`` rows per slot and step; start at ``size``, or at all rows.
+
+        ``relief``: asked where not even one row fits; true if less memory is needed from now on.
+        """
         self._total = total
-        self.size = total if size is None else size
+        self._start = total if size is None else size
+        self.size = self._start
+        self._relief = relief
 
     def run(self, body: Callable[[int], T]) -> T:
         """Call ``body(size)``; on running out of memory call it again with fewer rows.
@@ -38,6 +45,15 @@ class MicroBatch:
         Raises:
             RuntimeError: not even one row fits.
         """
+        try:
+            return self._search(body)
+        except RuntimeError as error:
+            if NOTHING_FITS not in str(error) or not self._relief():
+                raise
+        self.size = self._start
+        return self._search(body)
+
+    def _search(self, body: Callable[[int], T]) -> T:
         try:
             return body(self.size)
         except RuntimeError as error:

@@ -73,5 +73,5 @@ def test_slots_are_as_asked_and_never_more_than_the_trials(tmp_path: Path) -> No
     ground = load_ground(spec.spec, find_inputs(spec), tmp_path)
     asked = load_spec(spec.path, ("budget.slots=3",)).spec
     too_many = load_spec(spec.path, ("budget.slots=9", "budget.trials=2")).spec
-    assert num_slots(asked, ground.loaded) == 3
-    assert num_slots(too_many, ground.loaded) == 2
+    assert num_slots(asked, ground) == 3
+    assert num_slots(too_many, ground) == 2

@@ -21,7 +21,7 @@ def spec_of(folder: Path, *overrides: str):
 
 def test_completions_are_counted(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, "evaluate.prompts=5", "evaluate.every=8")
-    plan = make_plan(spec.spec, tmp_path / "study", find_inputs(spec))
+    plan = make_plan(spec, tmp_path / "study", find_inputs(spec))
     evaluations = 4  # steps 0, 8, 16 and 20
     judged = evaluations * 5 * 2
     assert plan.gold_calls == 6 * judged
@@ -44,7 +44,7 @@ def test_json_is_strict_and_goes_to_the_result(tmp_path: Path) -> None:
 def test_recipes_wait_for_a_proxy_that_must_be_learned(tmp_path: Path) -> None:
     learned = 'task={"builtin": "kitchen", "proxy": {"learned": {"from": "gold"}}}'
     spec = spec_of(tmp_path, learned)
-    plan = make_plan(spec.spec, tmp_path / "study", find_inputs(spec))
+    plan = make_plan(spec, tmp_path / "study", find_inputs(spec))
     assert "baseline:trl-grpo-0.18" not in [origin for origin, _ in plan.first_settings]
     assert any("learned first" in note for note in plan.notes)
     assert not (tmp_path / "study").exists()

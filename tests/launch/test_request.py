@@ -12,9 +12,10 @@ from kltune.launch.request import SweepRequest
 def test_flags_win_over_overrides_and_overrides_over_the_file(tmp_path: Path) -> None:
     path = write(tmp_path, minimal())
     overrides = ("budget.trials=7", "trainer.steps=9")
-    request = SweepRequest(path, trials=5, slots=2, seed=11, overrides=overrides)
+    request = SweepRequest(path, trials=5, slots=4, workers=2, seed=11, overrides=overrides)
     spec = request.load().spec
-    assert (spec.budget.trials, spec.budget.slots, spec.seed) == (5, 2, 11)
+    assert (spec.budget.trials, spec.budget.slots, spec.seed) == (5, 4, 11)
+    assert spec.budget.workers == 2
     assert spec.trainer.steps == 9
 
 

@@ -71,6 +71,19 @@ def test_a_half_written_last_line_is_skipped_and_named(
     assert path.read_bytes() == data[:-8]  # the original is kept
 
 
+def test_rows_are_read_as_json_reads_them(tmp_path: Path) -> None:
+    lines = [
+        '{"half an emoji": "\\ud83d"}',
+        '{"a": 0.1, "b": 1e5, "c": -0.0, "d": 5e-324, "e": 1.7976931348623157e308}',
+        '{"a": 123456789012345678901234567890, "b": true, "c": null, "d": [1, {"e": "\u00e9"}]}',
+        '{"a": 1, "a": 2}',
+    ]
+    (tmp_path / "rows.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    assert [repr(row) for row in read_rows(tmp_path / "rows.jsonl")] == [
+        repr(json.loads(line)) for line in lines
+    ]
+
+
 def test_appending_after_a_half_written_line_loses_only_that_line(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 import pytest
 import tiny
 import torch
-from oracle import push, recorded_bank, relative_error
+from oracle import Recorder, push, recorded_bank, relative_error
 
 from kltune.metrics.record import EvalMetrics, StepMetrics
 from kltune.spec.trial import TrialSpec
+from kltune.tasks.protocol import Sample
 from kltune.trainer import logprobs
 from kltune.trainer.bank import Bank
 from kltune.trainer.lora import StackedLoRALinear
@@ -61,10 +64,12 @@ def state(bank: Bank, slot: int) -> list[torch.Tensor]:
     return [tensor[slot].clone() for tensor in rows]
 
 
-@pytest.mark.parametrize("micro_batch", [None, 2])
+@pytest.mark.parametrize(
+    ("own_forward", "micro_batch"), [(False, None), (False, 2), (True, None), (True, 2)]
+)
 @pytest.mark.parametrize("watched", [0, 1, 2])
 def test_with_fixed_shapes_neighbours_change_not_one_bit(
-    watched: int, micro_batch: int | None
+    watched: int, micro_batch: int | None, own_forward: bool
 ) -> None:
     spec = tiny.trial(**WATCHED)
     quiet, loud = [tiny.trial(seed=1), tiny.trial(seed=2)], [
@@ -74,7 +79,8 @@ def test_with_fixed_shapes_neighbours_change_not_one_bit(
     banks = []
     for neighbours, poisoned in ((quiet, None), (loud, (watched + 1) % 3)):
         specs = [*neighbours[:watched], spec, *neighbours[watched:]]
-        banks.append(packed(specs, compact=False, poisoned=poisoned, micro_batch=micro_batch))
+        kept = {"micro_batch": micro_batch, "own_forward": own_forward}
+        banks.append(packed(specs, compact=False, poisoned=poisoned, **kept))
     one, other = banks
     for _ in range(3):
         expected, got = one.train_step()[watched], other.train_step()[watched]
@@ -154,13 +160,21 @@ def test_packed_and_alone_sample_the_same_tokens_in_the_first_steps() -> None:
         assert together_proxy.calls[slot::4] == proxy.calls
 
 
-def test_a_trial_that_fills_a_freed_slot_is_the_trial_of_a_fresh_bank() -> None:
+@pytest.mark.parametrize("own_forward", [False, True])
+@pytest.mark.parametrize("is_poisoned", [False, True])
+def test_a_trial_that_fills_a_freed_slot_is_the_trial_of_a_fresh_bank(
+    is_poisoned: bool, own_forward: bool
+) -> None:
     spec = tiny.trial(**WATCHED)
-    used, fresh = tiny.bank(2, compact=False), tiny.bank(2, compact=False)
+    used, fresh = (tiny.bank(2, compact=False, own_forward=own_forward) for _ in range(2))
     for slot in range(2):
         used.admit(slot, slot, tiny.trial(seed=slot, learning_rate=0.1), None)
     for _ in range(3):
         used.train_step()
+    if is_poisoned:
+        used.parts.stack.flat_KP[1] = torch.nan
+        assert not used.train_step()[1].is_finite
+        used.evaluate([0, 1])
     used.evict(1)
     fresh.admit(0, 0, tiny.trial(seed=6), None)
     for bank in (used, fresh):
@@ -171,6 +185,7 @@ def test_a_trial_that_fills_a_freed_slot_is_the_trial_of_a_fresh_bank() -> None:
         assert numbers(got) == numbers(expected)
         for a, b in zip(state(used, 1), state(fresh, 1), strict=True):
             assert torch.equal(a, b)
+    assert numbers(used.evaluate([1])[0]) == numbers(fresh.evaluate([1])[0])
 
 
 def test_admitting_a_trial_disturbs_no_running_one() -> None:
@@ -243,3 +258,136 @@ def test_base_matmuls_do_not_grow_with_the_number_of_slots(what: str) -> None:
     )  # 6 tokens: one from the prompt, 5 more positions
     expected = linear_layers * (prompt + positions + scoring)
     assert [base_calls(k, what) for k in (1, 2, 4)] == [expected] * 3
+
+
+# by our own forward: compacted, and yet not one bit depends on the neighbours
+
+WAYS: dict[str, dict[str, object]] = {
+    "grpo": {},
+    "grpo in micro-batches": {"micro_batch": 4},
+    "mini-batches": {"algorithm": "rloo", "epochs": 2, "minibatches": 3, "entropy_bonus": 0.01},
+    "ppo with a moving reference": {
+        "algorithm": "ppo",
+        "epochs": 2,
+        "minibatches": 2,
+        "reference": {"every": 1, "mixture": 0.5},
+    },
+}
+OWN_WATCHED = tiny.trial(**WATCHED, beta=0.3, learning_rate=1e-2)
+
+
+@dataclass
+class OwnBank:
+    """A bank by our own forward, and what its trials were seen to do."""
+
+    bank: Bank
+    proxy: Recorder
+    history: dict[int, list[object]] = field(default_factory=dict[int, list[object]])
+    """By trial: of each step its numbers, its completions, and all that its slot owns."""
+
+    def admit(self, slot: int, trial: int, spec: TrialSpec) -> None:
+        self.bank.admit(slot, trial, spec, None)
+        push(self.bank, slot, seed=spec.seed)
+        self.history[trial] = []
+
+    def step(self) -> tuple[StepMetrics, ...]:
+        self.proxy.calls.clear()
+        found = self.bank.train_step()
+        for metrics, samples in zip(found, self.proxy.calls, strict=True):
+            owned = [tensor.tolist() for tensor in everything(self.bank, metrics.slot)]
+            self.history[metrics.trial_number] += [numbers(metrics), texts(samples), owned]
+        return found
+
+    def evaluate(self, *slots: int) -> None:
+        for metrics in self.bank.evaluate(slots):
+            self.history[metrics.trial_number] += [numbers(metrics), metrics.samples]
+
+
+def own_bank(num_slots: int, **trainer: object) -> OwnBank:
+    """Completions end anywhere between 1 and 20 tokens, so that slots and steps differ in width."""
+    model = replace(tiny.loaded(own_forward=True), stop_ids=(1, 2, 3, 4))
+    proxy = Recorder()
+    data = replace(tiny.task_data(model), proxy=proxy)
+    given = tiny.settings(**{"prompts": 3, "max_new_tokens": 20, **trainer})
+    return OwnBank(Bank(model, data, given, tiny.MODEL, num_slots), proxy)
+
+
+def texts(samples: list[Sample]) -> list[tuple[str, tuple[int, ...]]]:
+    return [(sample.prompt.id, tuple(sample.token_ids)) for sample in samples]
+
+
+def everything(bank: Bank, slot: int) -> list[torch.Tensor]:
+    """Weights, moments and value head of one slot."""
+    parts = bank.parts
+    found = [parts.stack.flat_KP[row] for row in parts.rows.of(slot)]
+    for row in parts.rows.of(slot)[: 2 if parts.critic else 1]:
+        found += [parts.optimizer.exp_avg_KP[row], parts.optimizer.exp_avg_sq_KP[row]]
+    return found if parts.critic is None else [*found, parts.critic.head_KH[slot]]
+
+
+@cache
+def alone(way: str) -> list[object]:
+    """The watched trial's history in a bank of one."""
+    single = own_bank(1, **WAYS[way])
+    single.admit(0, 7, OWN_WATCHED)
+    for _ in range(3):
+        (metrics,) = single.step()
+        assert metrics.is_finite
+        assert metrics.values["train/grad_norm"] > 0
+    single.evaluate(0)
+    return single.history[7]
+
+
+def longest(metrics: tuple[StepMetrics, ...]) -> list[float]:
+    return [m.values["tokens/completion_max"] for m in metrics]
+
+
+@pytest.mark.parametrize(
+    ("num_slots", "slot", "kind"),
+    [(2, 0, "quiet"), (2, 1, "diverging"), (3, 1, "poisoned"), (4, 3, "diverging")],
+)
+@pytest.mark.parametrize("way", WAYS)
+def test_by_our_own_forward_a_trial_is_to_the_last_bit_what_it_is_alone(
+    way: str, num_slots: int, slot: int, kind: str
+) -> None:
+    together = own_bank(num_slots, **WAYS[way])
+    others = [k for k in range(num_slots) if k != slot]
+    for k in others:
+        spec = tiny.trial(seed=20 + k, penalty="k2-loss", learning_rate=1e-3)
+        if kind == "diverging":
+            spec = tiny.trial(seed=20 + k, beta=0.0, penalty=None, learning_rate=2.0)
+        together.admit(k, k, spec)
+    together.admit(slot, 7, OWN_WATCHED)
+    if kind == "poisoned":
+        together.bank.parts.stack.flat_KP[others[0]] = torch.nan
+    widths = []
+    for _ in range(3):
+        found = together.step()
+        widths.append(longest(found))
+        assert found[others[0]].is_finite == (kind != "poisoned")
+    assert any(max(row) > row[slot] for row in widths), f"no neighbour was longer: {widths}"
+    together.evaluate(*range(num_slots))
+    assert together.history[7] == alone(way)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_by_our_own_forward_neighbours_may_end_and_slots_be_filled_again(way: str) -> None:
+    # trial 7 is admitted last, into a slot that was used; its neighbours change at every step
+    together = own_bank(3, **WAYS[way])
+    for k in range(3):
+        together.admit(k, k, tiny.trial(seed=30 + k, learning_rate=0.1))
+    together.step()
+    together.evaluate(0, 1, 2)
+    together.bank.evict(1)
+    together.step()
+    together.admit(1, 7, OWN_WATCHED)
+    together.step()
+    together.bank.evict(0)
+    together.step()
+    together.bank.evict(2)
+    together.admit(0, 8, tiny.trial(seed=40, learning_rate=0.1))
+    together.admit(2, 9, tiny.trial(seed=41, learning_rate=0.1))
+    together.step()
+    together.evaluate(1, 2)
+    assert together.history[7] == alone(way)
+    together.evaluate(0)

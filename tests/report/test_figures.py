@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -50,3 +51,33 @@ def test_trials_without_a_finite_number_are_drawn_without_complaint(tmp_path: Pa
     blank = dataclasses.replace(row, checkpoints=points, peak=None, curve=curve)
     against_kl((blank,), None, None, UNIT)
     over_steps([("beta = 0", blank)], KLUnit.SEQUENCE, UNIT)
+
+
+def test_a_trial_adds_under_700_bytes_to_a_drawing_of_all(tmp_path: Path) -> None:
+    rows = read_study(write_study(tmp_path, [trial(0.1 * n) for n in range(1, 7)])).trials
+    assert len(rows[0].checkpoints) == 9
+
+    def size(copies: int) -> int:
+        many = [
+            dataclasses.replace(row, number=6 * copy + row.number)
+            for copy in range(copies)
+            for row in rows
+        ]
+        return len(against_kl(many, None, None, UNIT)[0].svg)
+
+    assert (size(11) - size(1)) / 60 < 700
+
+
+def test_a_dot_marks_each_evaluation(tmp_path: Path) -> None:
+    rows = read_study(write_study(tmp_path, [trial(0.1), trial(0.0)])).trials
+    for best in (None, rows[0]):
+        for figure in against_kl(rows, best, None, UNIT):
+            dots = re.findall(r"M [-\d.]+ [-\d.]+ h0", figure.svg)
+            assert len(dots) == sum(len(row.checkpoints) for row in rows)
+
+
+def test_the_line_of_beta_0_is_dashed(tmp_path: Path) -> None:
+    rows = read_study(write_study(tmp_path, [trial(0.1), trial(0.0)])).trials
+    for shown, is_dashed in ((rows[1:], True), (rows[:1], False)):
+        gold, _ = against_kl(shown, shown[0], None, UNIT)  # named by its own legend, without a dash
+        assert ("stroke-dasharray" in gold.svg) == is_dashed

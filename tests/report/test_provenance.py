@@ -25,13 +25,6 @@ def test_versions_device_seeds_and_sigma_are_there(tmp_path: Path) -> None:
     assert facts["sigma_R"].startswith("0.62 raw reward")
 
 
-def test_the_share_of_bookkeeping_is_there_once_it_was_measured(tmp_path: Path) -> None:
-    study = read_study(write_study(tmp_path, []))
-    assert "bookkeeping" not in facts_of(study)
-    timed = dataclasses.replace(study, timing={"wall_s": 300.0, "bookkeeping_frac": 0.021})
-    assert facts_of(timed)["bookkeeping"].startswith("2.1 % of the wall time")
-
-
 def test_the_command_is_the_recorded_one_quoted_for_a_shell(tmp_path: Path) -> None:
     study = read_study(write_study(tmp_path, []))
     assert reproduce(study) == "kltune sweep sweeps/kitchen.yaml"

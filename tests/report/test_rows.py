@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -67,3 +68,22 @@ def test_gold_final_is_the_mean_of_the_last_two_evaluations_after_step_0(tmp_pat
     assert row.gold_final == pytest.approx(0.7)
     assert row.final is not None
     assert row.final.gold == pytest.approx(0.8)
+
+
+def scratch_memory(study: Path) -> int:
+    """Most bytes that reading held beyond what it returned."""
+    read_study(study)  # imports and caches
+    tracemalloc.start()
+    try:
+        rows = read_study(study)
+        kept, most = tracemalloc.get_traced_memory()
+        assert rows.trials
+    finally:
+        tracemalloc.stop()
+    return most - kept
+
+
+def test_raw_rows_of_one_trial_at_a_time_are_in_memory(tmp_path: Path) -> None:
+    few = scratch_memory(write_study(tmp_path / "few", [trial(0.1)] * 2))
+    many = scratch_memory(write_study(tmp_path / "many", [trial(0.1)] * 12))
+    assert many < 2 * few

@@ -37,6 +37,7 @@ def test_a_typical_report_has_all_its_parts_with_the_answer_first(tmp_path: Path
         "importance",
         "samples",
         "untested",
+        "cost",
         "provenance",
     ]
     assert document.subtitle == "24 of 24 trials: 21 complete, 2 pruned, 1 failed"

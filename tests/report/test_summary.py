@@ -36,6 +36,7 @@ def test_a_typical_study_has_all_promised_fields(tmp_path: Path) -> None:
     assert data["schema"] == 1
     assert data["study"] == "kitchen"
     assert data["report"] == str(tmp_path / "report.html")
+    assert data["accounting"]["steps"]["trials_ended"] == 24
     assert len(data["trials"]) == 24
     for row in [*data["trials"], data["best"]]:
         assert set(row) >= FIELDS

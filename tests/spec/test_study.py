@@ -31,6 +31,33 @@ def test_the_guard_defaults_to_the_limit_of_the_objective() -> None:
     assert guard.limit == 1
 
 
+@pytest.mark.parametrize(
+    "budget", [{"slots": 4, "workers": 2}, {"workers": 2}, {"slots": 3}, {"slots": 1, "workers": 1}]
+)
+def test_slots_are_shared_by_workers(tmp_path: Path, budget: dict[str, int]) -> None:
+    assert told(tmp_path, budget={"trials": 4, **budget}) == []
+
+
+@pytest.mark.parametrize(("slots", "workers"), [(3, 2), (1, 2)])
+def test_slots_that_workers_can_not_share_equally_are_refused(
+    tmp_path: Path, slots: int, workers: int
+) -> None:
+    assert told(tmp_path, budget={"trials": 4, "slots": slots, "workers": workers}) == [
+        f"budget.workers: {workers} can't share budget.slots {slots} equally: use one of its divisors"
+    ]
+
+
+def test_full_fine_tuning_is_one_trial_in_each_worker(tmp_path: Path) -> None:
+    full = {"base": "builtin:kitchen", "finetune": "full"}
+    for good in ({}, {"workers": 2}, {"slots": 2, "workers": 2}, {"slots": 1}):
+        assert told(tmp_path, model=full, budget={"trials": 4, **good}) == []
+    assert told(tmp_path, model=full, budget={"trials": 4, "slots": 4, "workers": 2}) == [
+        "budget.slots: model.finetune: full trains one trial at a time in each of 2 worker(s) (got 4)"
+    ]
+    (line,) = told(tmp_path, model=full, budget={"trials": 4, "slots": 2})
+    assert line == "budget.slots: model.finetune: full trains one trial at a time (got 2)"
+
+
 @pytest.mark.parametrize("name", ["", "a b", "../x", ".hidden", "a/b", "x\n", "ä", "x" * 101])
 def test_a_name_that_is_no_folder_name_is_refused(tmp_path: Path, name: str) -> None:
     (line,) = told(tmp_path, name=name)
@@ -96,6 +123,8 @@ def test_a_wall_clock_must_be_above_0(tmp_path: Path, wall: object) -> None:
         ("evaluate", {"evaluate": None}),
         ("budget.trials", {"budget": {"trials": 0}}),
         ("budget.slots", {"budget": {"trials": 1, "slots": 0}}),
+        ("budget.workers", {"budget": {"trials": 1, "workers": 0}}),
+        ("budget.workers", {"budget": {"trials": 1, "workers": "all"}}),
         ("sampler.name", {"sampler": {"name": "cmaes"}}),
         ("kl_unit", {"kl_unit": "nats"}),
         ("beta_unit", {"beta_unit": "token"}),

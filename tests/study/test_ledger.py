@@ -2,12 +2,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from copy import copy
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import optuna
 import pytest
-from optuna.trial import TrialState
+from optuna.trial import FrozenTrial, TrialState
+from sqlalchemy import event
 
 from kltune.metrics.record import RewardScale
 from kltune.spec.penalty import Penalty
@@ -302,3 +305,64 @@ def test_complete_and_pruned_trials_are_over_running_and_failed_ones_are_not(
         ledger.tell(asked, outcome_of(asked, reason))
     assert ledger.ask() is not None
     assert ledger.num_ended() == 2
+
+
+def with_ended_trials(path: Path, num: int) -> Ledger:
+    """A ledger of a study in which ``num`` trials and two are complete; the model has its turn."""
+    path.mkdir()
+    ledger = ledger_of(path, small_spec(budget={"trials": 500}, pruning={"peers": 1}))
+    first = ledger.ask()
+    assert first is not None
+    ledger.report(first, 10, Standing(0.5, 0.1, 0.02))
+    ledger.tell(first, outcome_of(first, StopReason.DONE))
+    (kept,) = ledger.opened.optuna_study.get_trials()
+    kept.set_user_attr("kltune.origin", "random")
+    ledger.opened.optuna_study.add_trials([kept] * (num - 1))
+    for _ in range(2):  # the first one reads all trials and takes the search space down
+        assert run_a_trial(ledger).origin == "tpe"
+    return ledger
+
+
+def run_a_trial(ledger: Ledger) -> Asked:
+    asked = ledger.ask()
+    assert asked is not None
+    ledger.report(asked, 10, Standing(0.5, 0.2, 0.02))
+    ledger.judge_peers(asked, 10)
+    ledger.tell(asked, outcome_of(asked, StopReason.DONE))
+    return asked
+
+
+def counts_of_a_trial(ledger: Ledger, patch: pytest.MonkeyPatch) -> dict[str, int]:
+    """How much one more trial asks of the storage."""
+    counts = {"statements": 0, "trials read": 0, "trials copied": 0}
+    storage = optuna.storages.RDBStorage
+    build = storage._build_frozen_trial_from_trial_model
+
+    def on_statement(*_args: object) -> None:
+        counts["statements"] += 1
+
+    def on_read(self: optuna.storages.RDBStorage, model: Any) -> FrozenTrial:
+        counts["trials read"] += 1
+        return build(self, model)
+
+    def on_copy(self: FrozenTrial, _memo: object) -> FrozenTrial:
+        counts["trials copied"] += 1
+        return copy(self)
+
+    event.listen(ledger.opened.storage.engine, "before_cursor_execute", on_statement)
+    with patch.context() as patched:
+        patched.setattr(storage, "_build_frozen_trial_from_trial_model", on_read)
+        patched.setattr(FrozenTrial, "__deepcopy__", on_copy, raising=False)
+        run_a_trial(ledger)
+    ledger.opened.close()
+    return counts
+
+
+def test_what_a_trial_asks_of_the_storage_does_not_grow_with_the_trials_that_are_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = counts_of_a_trial(with_ended_trials(tmp_path / "few", 20), monkeypatch)
+    many = counts_of_a_trial(with_ended_trials(tmp_path / "many", 80), monkeypatch)
+    assert many == few
+    assert few["statements"] > 0
+    assert 0 < few["trials read"] < 20

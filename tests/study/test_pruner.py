@@ -7,6 +7,7 @@ from kltune.spec.study import PruningSpec
 from kltune.spec.trial import KLUnit
 from kltune.study.pruner import (
     ATTR_EVALS,
+    Peers,
     Standing,
     is_warm,
     judge_against_peers,
@@ -107,3 +108,59 @@ def test_peers_are_running_complete_and_pruned_trials_that_reported_the_step(
     trials = study.get_trials()
     assert [peer.gold for peer in standings_at(40, trials)] == [0.1, 0.2, 0.3]
     assert standings_at(50, trials) == []
+
+
+class CountedAttrs(dict[str, object]):
+    """User attributes that count how often the standings in them were looked up."""
+
+    reads = 0
+
+    def get(self, key: str, default: object = None) -> object:
+        self.reads += key == ATTR_EVALS
+        return super().get(key, default)
+
+
+def kept_trial(
+    number: int, state: optuna.trial.TrialState, gold: float, constraint: float = -1.0
+) -> optuna.trial.FrozenTrial:
+    standings = {40: Standing(gold, 0.2, 0.02), 50: Standing(gold + 0.1, 0.3, 0.02)}
+    trial = optuna.trial.create_trial(
+        state=state,
+        value=gold if state is optuna.trial.TrialState.COMPLETE else None,
+        user_attrs=CountedAttrs({ATTR_EVALS: pack_standings(standings)}),
+        system_attrs={"constraints:kl": constraint},
+    )
+    trial.number = number
+    return trial
+
+
+def reads_of(trials: list[optuna.trial.FrozenTrial]) -> list[int]:
+    return [attrs.reads for t in trials if isinstance(attrs := t.user_attrs, CountedAttrs)]
+
+
+def test_peers_are_those_of_a_fresh_look_however_the_study_goes_on() -> None:
+    state = optuna.trial.TrialState
+    study = [
+        kept_trial(0, state.COMPLETE, 0.6),
+        kept_trial(1, state.PRUNED, 0.5),
+        kept_trial(2, state.COMPLETE, 0.9, constraint=0.3),
+        kept_trial(3, state.FAIL, 0.1),
+        kept_trial(4, state.RUNNING, 0.7),
+    ]
+    peers = Peers()
+    for latest in (study, [*study[:4], kept_trial(4, state.PRUNED, 0.2)]):
+        for step in (40, 50, 60):
+            seen = peers.standings_at(step, latest)
+            expected = standings_at(step, latest)
+            assert sorted(s.gold for s in seen) == sorted(s.gold for s in expected)
+
+
+def test_a_trial_that_is_over_is_read_once_however_often_its_peers_are_judged() -> None:
+    state = optuna.trial.TrialState
+    trials = [kept_trial(n, state.COMPLETE, 0.1 * n) for n in range(5)]
+    running = kept_trial(5, state.RUNNING, 0.4)
+    peers = Peers()
+    for step in (40, 50, 40):
+        peers.standings_at(step, [*trials, running])
+    assert reads_of(trials) == [1] * 5
+    assert reads_of([running]) == [3]

@@ -176,3 +176,45 @@ def test_a_rollout_that_does_not_fit_is_the_highest_slots_fault(what: str) -> No
     assert caught.value.slots == (1,)
     handle.remove()
     assert [m.step for m in bank.train_step()] == [1, 1]
+
+
+def test_where_not_even_one_row_fits_relief_is_asked_and_the_search_starts_over() -> None:
+    calls: list[tuple[int, bool]] = []
+    relieved = False
+
+    def relief() -> bool:
+        nonlocal relieved
+        first, relieved = not relieved, True
+        return first
+
+    def body(size: int) -> int:
+        calls.append((size, relieved))
+        if not relieved or size > 2:
+            raise RuntimeError(NO_MEMORY)
+        return size
+
+    micro = MicroBatch(4, None, relief)
+    assert micro.run(body) == 2
+    assert calls == [(4, False), (2, False), (1, False), (4, True), (2, True)]
+    assert micro.size == 2
+
+
+def test_relief_that_has_nothing_left_ends_the_search() -> None:
+    def body(size: int) -> int:
+        raise RuntimeError(NO_MEMORY)
+
+    with pytest.raises(RuntimeError, match="No executable batch size"):
+        MicroBatch(4, None, lambda: False).run(body)
+
+
+def test_gradients_by_recomputing_are_those_by_keeping() -> None:
+    kept, again = (tiny.bank(1, own_forward=True) for _ in range(2))
+    for bank in (kept, again):
+        bank.admit(0, 0, tiny.trial(), None)
+    assert again.parts.loaded.fused is not None
+    assert again.parts.loaded.fused.save_memory()
+    assert not again.parts.loaded.fused.save_memory(), "there is nothing more to save"
+    for _ in range(2):
+        expected, got = kept.train_step()[0], again.train_step()[0]
+        assert got.kl_token == expected.kl_token
+    assert torch.equal(kept.parts.stack.flat_KP, again.parts.stack.flat_KP)

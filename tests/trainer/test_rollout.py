@@ -14,7 +14,7 @@ from torch import Tensor
 from kltune.trainer.encode import PaddedPrompts, pad_left
 from kltune.trainer.keyed import Purpose, uniforms
 from kltune.trainer.lora import attach
-from kltune.trainer.model import LoadedModel, freeze
+from kltune.trainer.model import LoadedModel, freeze, with_own_forward
 from kltune.trainer.rollout import Rollout, Sampling, rollout, sample
 
 CPU = torch.device("cpu")
@@ -36,7 +36,13 @@ def draws(rows: int, length: int = 12, slots: int = 1, seed: int = 0) -> Tensor:
     )
 
 
-MODELS = {"llama": tiny.loaded, "opt": families.opt, "mistral": families.mistral}
+MODELS = {
+    "llama": tiny.loaded,
+    "llama by our own forward": lambda: tiny.loaded(own_forward=True),
+    "opt": families.opt,
+    "mistral": families.mistral,
+    "qwen3 by our own forward": lambda: with_own_forward(families.qwen3()),
+}
 
 
 @pytest.fixture(params=sorted(MODELS))

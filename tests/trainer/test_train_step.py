@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import cycle
 from typing import Any
 
 import pytest
@@ -58,6 +59,15 @@ def test_so_it_is_under_every_algorithm(penalty: Penalty | None, algorithm: str)
     bank, metrics, truth = one_step(penalty, algorithm)
     assert relative_error(bank.parts.stack.grad_KP[0], truth.grad_P) < 1e-5
     assert metrics.values["train/loss"] == pytest.approx(truth.loss, rel=1e-4, abs=1e-5)
+
+
+@pytest.mark.parametrize(("penalty", "algorithm"), list(zip(PENALTIES, cycle(ALGORITHMS))))
+def test_so_it_is_by_our_own_forward(penalty: Penalty | None, algorithm: str) -> None:
+    bank, metrics, truth = one_step(penalty, algorithm, own_forward=True)
+    assert bank.parts.slot_by_slot
+    assert relative_error(bank.parts.stack.grad_KP[0], truth.grad_P) < 1e-5
+    assert metrics.values["train/loss"] == pytest.approx(truth.loss, rel=1e-4, abs=1e-5)
+    assert metrics.values["train/grad_norm"] == pytest.approx(float(truth.grad_P.norm()), rel=1e-5)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS[:4])

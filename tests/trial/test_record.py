@@ -10,7 +10,7 @@ from kltune.spec.penalty import Penalty
 from kltune.spec.trial import BetaUnit, KLUnit, TrialSpec
 from kltune.trial.folder import TrialFolder
 from kltune.trial.outcome import StopReason, TrialOutcome, Verdict
-from kltune.trial.record import read_samples, read_trial, read_trials
+from kltune.trial.record import each_trial, read_samples, read_trial, read_trials
 
 _SETTING = TrialSpec(beta=0.1, penalty=Penalty.K2_LOSS, learning_rate=1e-3)
 
@@ -71,6 +71,16 @@ def test_trials_come_by_number_and_a_folder_without_config_is_none(tmp_path: Pat
     (tmp_path / "trials" / "00005").mkdir()
     assert [record.number for record in read_trials(tmp_path)] == [2, 11]
     assert read_trials(tmp_path / "nothing") == []
+
+
+def test_each_trial_is_read_when_its_turn_comes(tmp_path: Path) -> None:
+    for number in (1, 2):
+        _attempt(tmp_path, number, 1, range(3))
+    (tmp_path / "trials" / "00002" / "config.json").write_text("{}")
+    records = each_trial(tmp_path)
+    assert next(records).number == 1
+    with pytest.raises(StudyError, match="not a trial's config"):
+        next(records)
 
 
 def test_samples_are_those_of_the_latest_attempt_at_the_step(tmp_path: Path) -> None:

@@ -5,9 +5,12 @@ Shapes: M tokens, D width, H query heads, J key-value heads, d head width.
 
 from __future__ import annotations
 
+from typing import cast
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from kltune.trainer.fused.attention import attend
 from kltune.trainer.fused.blocks import Block, Blocks
@@ -20,23 +23,51 @@ QKV, OUTPUT, GATE_UP, DOWN = range(4)
 
 
 def forward(
-    blocks: Blocks, linears: Linears, packed: Packed, kept: list[Tensor] | None = None
+    blocks: Blocks,
+    linears: Linears,
+    packed: Packed,
+    kept: list[Tensor] | None = None,
+    *,
+    recompute: bool = False,
 ) -> Tensor:
     """``[M, D]`` normed last hidden states, in the type of the embedding.
 
     ``kept``: gets each layer's keys and values of all tokens, ``[M, 2J, d]``.
+    ``recompute``: keep a layer's input alone and run it again for its gradient: less memory,
+    a forward more.
     """
     states = F.embedding(packed.ids_M, blocks.embedding_VD)
-    cos, sin = angles(blocks, packed.positions_M)
-    for index, layer in enumerate(blocks.layers):
-        normed = rms_norm(states, layer.before_attention, blocks.epsilon)
-        query, keys_values = split(blocks, layer, linears(index, QKV, normed), (cos, sin))
-        if kept is not None:
-            kept.append(keys_values)
-        seen = attend(query, keys_values, packed).flatten(1)
-        states = states + linears(index, OUTPUT, seen)
-        states = states + mlp(blocks, layer, linears, index, states)
+    cos_sin = angles(blocks, packed.positions_M)
+    for index in range(len(blocks.layers)):
+
+        def run(inputs: Tensor, index: int = index) -> Tensor:
+            return _layer(blocks, linears, packed, (index, cos_sin), inputs, kept)
+
+        if recompute and torch.is_grad_enabled():
+            states = cast("Tensor", checkpoint(run, states, use_reentrant=False))
+        else:
+            states = run(states)
     return rms_norm(states, blocks.last_norm, blocks.epsilon)
+
+
+def _layer(
+    blocks: Blocks,
+    linears: Linears,
+    packed: Packed,
+    where: tuple[int, tuple[Tensor, Tensor]],
+    states: Tensor,
+    kept: list[Tensor] | None,
+) -> Tensor:
+    """``where``: the layer's index, and the angles of every token."""
+    index, cos_sin = where
+    layer = blocks.layers[index]
+    normed = rms_norm(states, layer.before_attention, blocks.epsilon)
+    query, keys_values = split(blocks, layer, linears(index, QKV, normed), cos_sin)
+    if kept is not None:
+        kept.append(keys_values)
+    seen = attend(query, keys_values, packed).flatten(1)
+    states = states + linears(index, OUTPUT, seen)
+    return states + mlp(blocks, layer, linears, index, states)
 
 
 def mlp(blocks: Blocks, layer: Block, linears: Linears, index: int, states: Tensor) -> Tensor:

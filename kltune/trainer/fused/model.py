@@ -41,6 +41,7 @@ class FusedModel:
         self.blocks, self.dtype = blocks, dtype
         self._head = head[0].to(dtype), None if head[1] is None else head[1].to(dtype)
         self._decoders: dict[Shape, StaticDecoder] = {}
+        self._recomputes = False
         weights = [[j.weight_OI.to(dtype) for j in layer.joined] for layer in blocks.layers]
         self._biases = [
             [None if j.bias_O is None else j.bias_O.to(dtype) for j in layer.joined]
@@ -54,6 +55,11 @@ class FusedModel:
     def merges(self) -> bool:
         """Whether one slot runs with merged weights: in bfloat16 the sum would round the adapters away."""
         return self.dtype in (torch.float32, torch.float64)
+
+    def save_memory(self) -> bool:
+        """From now on keep less for gradients and compute it again; False where that is so already."""
+        changed, self._recomputes = not self._recomputes, True
+        return changed
 
     def linears(
         self, stack: AdapterStack, view: AdapterView | None, slot: int | None = None
@@ -190,7 +196,8 @@ class FusedModel:
             rows = slice(slot * num_rows, (slot + 1) * num_rows)
             own = find_prompts(PaddedPrompts(prompts.ids[rows], prompts.mask[rows]))
             packed = pack(own, ids_KNT[slot], mask_KNT[slot])
-            states_MD = forward(self.blocks, self.linears(stack, view, slot), packed)
+            linears = self.linears(stack, view, slot)
+            states_MD = forward(self.blocks, linears, packed, recompute=self._recomputes)
             pieces.append(predicting(packed, states_MD, width))
         return torch.stack(pieces)
 

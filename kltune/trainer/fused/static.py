@@ -120,6 +120,9 @@ class StaticDecoder:
         shape, start = self._shape, self._shape.prompt
         for tensor in (self._step, self._mask, self._logprobs, self._finished, self._sees):
             tensor.zero_()
+        for keys, values in self._cache:  # what a diverged trial left behind may be NaN, masked or not
+            keys.zero_()
+            values.zero_()
         self._ids.fill_(self._pad_id)
         self._uniforms.copy_(uniforms_RT)
         self._place.fill_(start)
