@@ -28,6 +28,10 @@ class Linears(Protocol):
         """``[..., I] -> [..., O]``."""
         ...
 
+    def plain(self, layer: int, place: int) -> tuple[Tensor, Tensor | None] | None:
+        """Weight ``[O, I]`` and bias, where that is all there is to a layer."""
+        ...
+
 
 class BaseLinears:
     """The frozen base, in its own type or the arithmetic's."""
@@ -47,6 +51,10 @@ class BaseLinears:
         """``[O, I]``."""
         return self._weights[layer][place]
 
+    def plain(self, layer: int, place: int) -> tuple[Tensor, Tensor | None] | None:
+        """Weight and bias."""
+        return self._weights[layer][place], self._biases[layer][place]
+
 
 class MergedLinears:
     """One slot's merged weights."""
@@ -61,14 +69,26 @@ class MergedLinears:
         """``merged``: by layer and place, of the very adapters in ``adapters``."""
         self._merged, self._biases = merged, biases
         self._adapters, self._scale = adapters, scale
+        self._version = merged[0][0]._version  # pyright: ignore[reportPrivateUsage]
 
     def __call__(self, layer: int, place: int, inputs: Tensor) -> Tensor:
-        """The policy's output; its gradient reaches the inputs and the adapters."""
+        """The policy's output; its gradient reaches the inputs and the adapters.
+
+        Raises:
+            RuntimeError: the weights were written again for other adapters. Autograd says so of
+                what it kept; a layer that is run again for its gradient would read them unseen.
+        """
+        if self._merged[0][0]._version != self._version:  # pyright: ignore[reportPrivateUsage]
+            raise RuntimeError("merged weights have been modified by an inplace operation")
         weight, bias = self._merged[layer][place], self._biases[layer][place]
         if not torch.is_grad_enabled():
             return F.linear(inputs, weight, bias)
         flat = [tensor for pair in self._adapters[layer][place] for tensor in pair]
         return _Merged.apply(inputs, weight, bias, self._scale, *flat)
+
+    def plain(self, layer: int, place: int) -> tuple[Tensor, Tensor | None] | None:
+        """Merged weight and bias."""
+        return self._merged[layer][place], self._biases[layer][place]
 
 
 class _Merged(torch.autograd.Function):
@@ -150,6 +170,10 @@ class BranchLinears:
         down = torch.bmm(inputs.view(num_slots, -1, inputs.shape[-1]), a_KIS)
         by_slot = outputs.view(num_slots, -1, outputs.shape[-1])
         return by_slot.baddbmm_(down, b_KSO, alpha=self._scale).view(outputs.shape)
+
+    def plain(self, layer: int, place: int) -> tuple[Tensor, Tensor | None] | None:  # noqa: ARG002
+        """None: there are adapters beside."""
+        return None
 
     @torch.no_grad()
     def refresh(self, adapters: Sequence[Sequence[Pairs]]) -> None:

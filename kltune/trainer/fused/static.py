@@ -120,7 +120,8 @@ class StaticDecoder:
         shape, start = self._shape, self._shape.prompt
         for tensor in (self._step, self._mask, self._logprobs, self._finished, self._sees):
             tensor.zero_()
-        for keys, values in self._cache:  # what a diverged trial left behind may be NaN, masked or not
+        # What a diverged trial left behind may be NaN, and 0 x NaN is NaN.
+        for keys, values in self._cache:
             keys.zero_()
             values.zero_()
         self._ids.fill_(self._pad_id)
