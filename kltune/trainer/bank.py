@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from kltune.errors import OutOfMemoryFault
 from kltune.metrics.record import EvalMetrics, StepMetrics
 from kltune.spec.model import ModelSpec
 from kltune.spec.trial import TrialSpec
@@ -58,7 +59,7 @@ class Bank:
         )
         self._states: dict[int, SlotState] = {}
         self._open = set(range(num_slots))
-        self._kept: tuple[StepMetrics, ...] = ()
+        self._fault: OutOfMemoryFault | None = None
         prompts = min(settings.evaluate.prompts, len(data.select))
         self._evaluation_micro = MicroBatch(prompts)
 
@@ -91,21 +92,19 @@ class Bank:
     def train_step(self) -> tuple[StepMetrics, ...]:
         """One step of every occupied slot.
 
-        A fault of one slot leaves the steps of others standing; the next call returns them.
+        A fault of one slot leaves the steps of the others standing: they are returned, and the
+        fault is raised by the next call, before it changes anything.
         """
-        kept = tuple(m for m in self._kept if self._is_running(m))
-        self._kept = ()
-        if kept or not self._states:
-            return kept
-        metrics, fault = train_step(self.parts, self._states)
-        if fault is not None:
-            self._kept = metrics
+        if self._fault is not None:
+            fault, self._fault = self._fault, None
             raise fault
+        if not self._states:
+            return ()
+        metrics, fault = train_step(self.parts, self._states)
+        if fault is not None and not metrics:
+            raise fault
+        self._fault = fault
         return metrics
-
-    def _is_running(self, metrics: StepMetrics) -> bool:
-        state = self._states.get(metrics.slot)
-        return state is not None and state.trial_number == metrics.trial_number
 
     def evaluate(self, slots: Sequence[int]) -> tuple[EvalMetrics, ...]:
         """Judge ``slots`` on the select prompts."""
@@ -124,6 +123,9 @@ class Bank:
     def evict(self, slot: int) -> None:
         """Empty a slot; nothing of its trial stays."""
         del self._states[slot]
+        if self._fault is not None:
+            left = tuple(blamed for blamed in self._fault.slots if blamed != slot)
+            self._fault = OutOfMemoryFault(left, str(self._fault)) if left else None
         parts = self.parts
         for row in parts.rows.of(slot):
             parts.stack.clear(row)

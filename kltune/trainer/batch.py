@@ -28,13 +28,13 @@ class Batch:
     shaped: tuple[Shaped, ...]
     """What is paid for them, one per slot."""
 
-    def only(self, row: int) -> Batch:
-        """The same of one slot."""
+    def only(self, row: int, *, compact: bool = False) -> Batch:
+        """The same of one slot; ``compact``: as wide as its own longest completion."""
         one = slice(row, row + 1)
         return Batch(
             self.slots[one],
             self.states[one],
-            self.rollout.only(row),
+            self.rollout.only(row, compact=compact),
             self.proxy_KN[one],
             self.shaped[one],
         )

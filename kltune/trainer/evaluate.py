@@ -47,14 +47,20 @@ def evaluate(
     """
     start = time.perf_counter()
     chosen = spread_evenly(len(parts.data.select), parts.settings.evaluate.prompts)
-    pieces = within_memory(
-        lambda: micro.run(lambda size: _judge(parts, states, slots, chosen, size)), slots[-1]
-    )
+    # With fixed shapes all slots share products; else they would change each other's last bits.
+    is_each_alone = parts.slot_by_slot and parts.settings.compact
+    judged: list[tuple[int, list[Judged], int]] = []
+    for some in [(slot,) for slot in slots] if is_each_alone else [tuple(slots)]:
+        pieces = within_memory(
+            lambda some=some: micro.run(lambda size: _judge(parts, states, some, chosen, size)),
+            some[-1],
+        )
+        judged += [(slot, pieces, row) for row, slot in enumerate(some)]
     seconds = (time.perf_counter() - start) / len(slots)
     prompts = [parts.data.select.prompts[i] for i in chosen]
     return tuple(
         _metrics(parts, states[slot], slot, _rows_of(parts, pieces, row, prompts), seconds)
-        for row, slot in enumerate(slots)
+        for slot, pieces, row in judged
     )
 
 

@@ -57,15 +57,19 @@ class Rollout:
         """Valid tokens per completion."""
         return self.mask_KNT.sum(dim=-1)
 
-    def only(self, slot: int) -> Rollout:
-        """The same of one slot."""
+    def only(self, slot: int, *, compact: bool = False) -> Rollout:
+        """The same of one slot; ``compact``: as wide as its own longest completion, as if it had been drawn alone.
+
+        Sums over further columns of zeros are rounded otherwise.
+        """
         num_rows, one = self.ids_KNT.shape[1], slice(slot, slot + 1)
         rows = slice(slot * num_rows, (slot + 1) * num_rows)
+        used = int(self.lengths_KN[slot].max()) if compact else self.ids_KNT.shape[2]
         return Rollout(
             PaddedPrompts(self.prompts.ids[rows], self.prompts.mask[rows]),
-            self.ids_KNT[one],
-            self.mask_KNT[one],
-            self.sampler_logprobs_KNT[one],
+            self.ids_KNT[one, :, :used].contiguous(),
+            self.mask_KNT[one, :, :used].contiguous(),
+            self.sampler_logprobs_KNT[one, :, :used].contiguous(),
             self.ended_KN[one],
         )
 

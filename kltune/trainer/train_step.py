@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
-from kltune.errors import OutOfMemoryFault, TrialFault
+from kltune.errors import OutOfMemoryFault
 from kltune.metrics.record import StepMetrics
 from kltune.spec.trial import KLUnit
 from kltune.trainer import step_metrics
@@ -28,7 +28,7 @@ from kltune.trainer.update import learn
 
 def train_step(
     parts: BankParts, states: Mapping[int, SlotState]
-) -> tuple[tuple[StepMetrics, ...], TrialFault | None]:
+) -> tuple[tuple[StepMetrics, ...], OutOfMemoryFault | None]:
     """Advance every slot in ``states`` by one step; states move on in place.
 
     The fault, if any, is of a slot that is learned from alone and ran out of memory; the
@@ -50,7 +50,7 @@ def train_step(
     reason = ""
     if parts.slot_by_slot and len(slots) > 1:
         for row, slot in enumerate(slots):
-            one = batch.only(row)
+            one = batch.only(row, compact=parts.settings.compact)
             try:
                 learned = within_memory(lambda one=one: learn(parts, one), slot)
             except OutOfMemoryFault as found:
