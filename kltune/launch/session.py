@@ -129,8 +129,7 @@ class _Session:
         opened = open_study(self.study_path, self.spec.spec)
         try:
             self._write_spec(ready)
-            mirror = self._start_mirror()
-            end, calibration = self._search(opened, ready, mirror, stop)
+            end, calibration, mirror = self._search(opened, ready, stop)
         finally:
             opened.close()
         return self._conclude(end, calibration, mirror)
@@ -180,27 +179,26 @@ class _Session:
         ]
 
     def _search(
-        self,
-        opened: OpenStudy,
-        ready: Ready,
-        mirror: MlflowMirror | None,
-        stop: signals.StopRequest,
-    ) -> tuple[SearchEnd, Calibration]:
+        self, opened: OpenStudy, ready: Ready, stop: signals.StopRequest
+    ) -> tuple[SearchEnd, Calibration, MlflowMirror | None]:
         spec, scale = self.spec.spec, ready.scale
-        with _ended_on_error(mirror):
-            say(
-                f"sigma_R {scale.sigma:.4g}: spread of the proxy within a prompt, under the reference "
-                f"({scale.num_groups} prompts, {scale.mean_tokens:.1f} tokens per completion)"
-            )
-            ledger = Ledger(opened, fixed_trials(spec, scale))
-            site = Site(self.spec, ready.ground, scale, self.study_path, should_stop=stop)
-            is_over = ledger.num_ended() >= spec.budget.trials
+        say(
+            f"sigma_R {scale.sigma:.4g}: spread of the proxy within a prompt, under the reference "
+            f"({scale.num_groups} prompts, {scale.mean_tokens:.1f} tokens per completion)"
+        )
+        ledger = Ledger(opened, fixed_trials(spec, scale))
+        site = Site(self.spec, ready.ground, scale, self.study_path, should_stop=stop)
+        is_over = ledger.num_ended() >= spec.budget.trials
+        with placed_bank(site, is_over=is_over) as (bank, calibration):
+            # Not before: its thread imports MLflow, and that would be in the calibration.
+            mirror = self._start_mirror()
             with (
-                placed_bank(site, is_over=is_over) as (bank, calibration),
+                _ended_on_error(mirror),
                 open_screen(self._scope(ledger), is_plain=self.result is not None) as screen,
             ):
                 observers = [screen, *([MirrorObserver(mirror)] if mirror else [])]
-                return run_search(bank, ledger, scale.sigma, observers, stop), calibration
+                end = run_search(bank, ledger, scale.sigma, observers, stop)
+                return end, calibration, mirror
 
     def _scope(self, ledger: Ledger) -> Scope:
         spec = self.spec.spec

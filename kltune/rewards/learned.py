@@ -24,6 +24,8 @@ from transformers import AutoModel, PreTrainedModel
 from kltune.errors import SpecError
 from kltune.rewards.comparisons import Comparison
 from kltune.tasks.protocol import Prompt, Sample
+from kltune.trainer.encode import pad_left
+from kltune.trainer.fused.model import fuse
 
 EncodePrompt = Callable[[Prompt], list[int]]
 SCHEMA: Final = 1
@@ -88,6 +90,7 @@ class LearnedReward:
         self.facts = facts
         self.encode_prompt = encode_prompt
         self.batch_size = batch_size
+        self._own_forward = fuse(self.trunk, self.trunk, torch.float32)
 
     def __call__(self, samples: Sequence[Sample]) -> list[float]:
         """Score ``samples``, each independent of its neighbours in the batch."""
@@ -104,10 +107,16 @@ class LearnedReward:
             [
                 score
                 for part in _chunks(sequences, self.batch_size)
-                for score in raw_scores(self.trunk, self.head, part).tolist()
+                for score in self._raw(part).tolist()
             ]
         )
         return ((raw - self.facts.mean) / self.facts.std).tolist()
+
+    def _raw(self, sequences: Sequence[Sequence[int]]) -> Tensor:
+        if self._own_forward is None:
+            return raw_scores(self.trunk, self.head, sequences)
+        padded = pad_left(sequences, 0, self.trunk.device)
+        return self.head(self._own_forward.last_states(padded)).squeeze(-1)
 
     def save(self, folder: Path) -> None:
         """Write trunk, head and facts to ``folder``."""

@@ -125,7 +125,7 @@ def load_model(spec: ModelSpec, source: ModelSource, device: str, precision: str
 def with_own_forward(loaded: LoadedModel) -> LoadedModel:
     """The same model with our own forward beside the model's, where that is possible."""
     dtype = loaded.matmul_dtype or loaded.head.weight.dtype
-    return replace(loaded, fused=fuse(loaded.model, loaded.body, loaded.head, dtype))
+    return replace(loaded, fused=fuse(loaded.model, loaded.body, dtype, loaded.head))
 
 
 def place(device: str, precision: str) -> Accelerator:

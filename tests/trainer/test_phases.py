@@ -42,9 +42,8 @@ def test_seconds_of_each_phase_are_exclusive_and_shared_by_the_slots() -> None:
 def test_a_new_step_starts_from_zero_even_after_an_error_within_a_phase() -> None:
     clock = Clock()
     phases = Phases(torch.device("cpu"), clock)
-    with pytest.raises(KeyboardInterrupt), phases.of("rollout"):
-        clock.now += 3
-        raise KeyboardInterrupt
+    with pytest.raises(KeyError), phases.of("rollout"):
+        _ = {}["nothing"]
     phases.restart()
     with phases.of("score"):
         clock.now += 1

@@ -72,16 +72,19 @@ class Blocks:
         return sum(j.weight_OI.numel() for layer in self.layers for j in layer.joined)
 
 
-def find_blocks(body: nn.Module, config: Any) -> Blocks | None:
+def find_blocks(body: nn.Module, config: Any, *, in_place: bool = True) -> Blocks | None:
     """The blocks of a known family; None for any other model.
 
-    Joins weights in place: each layer's weight becomes a view of the joint one, so nothing
-    is held twice and the model's own forward stays what it was.
+    ``in_place``: each layer's weight becomes a view of the joint one, so that nothing is held
+    twice and the model's own forward stays what it was. Else the joint ones are copies, and
+    the model can still be saved.
     """
     if getattr(config, "model_type", None) not in FAMILIES or not _is_plain(config):
         return None
     body_: Any = body
-    layers = tuple(_block(f"layers.{i}", layer) for i, layer in enumerate(body_.layers))
+    layers = tuple(
+        _block(f"layers.{i}", layer, in_place=in_place) for i, layer in enumerate(body_.layers)
+    )
     return Blocks(
         layers=layers,
         embedding_VD=body_.embed_tokens.weight,
@@ -103,13 +106,14 @@ def _is_plain(config: Any) -> bool:
     return config.hidden_act == "silu" and not getattr(config, "attention_dropout", 0.0)
 
 
-def _block(name: str, layer: Any) -> Block:
+def _block(name: str, layer: Any, *, in_place: bool) -> Block:
     attention, mlp = layer.self_attn, layer.mlp
 
     def join(part: Any, where: str, *names: str) -> Joined:
         found = [getattr(part, n) for n in names]
         full = tuple(f"{name}.{where}.{n}" for n in names)
-        return _join(full, [getattr(linear, "base", linear) for linear in found])
+        layers = [getattr(linear, "base", linear) for linear in found]
+        return _join(full, layers, in_place=in_place)
 
     norms = [getattr(attention, n, None) for n in ("q_norm", "k_norm")]
     return Block(
@@ -125,7 +129,7 @@ def _block(name: str, layer: Any) -> Block:
 
 
 @torch.no_grad()
-def _join(names: tuple[str, ...], layers: list[nn.Linear]) -> Joined:
+def _join(names: tuple[str, ...], layers: list[nn.Linear], *, in_place: bool) -> Joined:
     spans: list[slice] = []
     for layer in layers:
         start = spans[-1].stop if spans else 0
@@ -141,6 +145,7 @@ def _join(names: tuple[str, ...], layers: list[nn.Linear]) -> Joined:
     if len(layers) == 1:
         return Joined(names, layers[0].weight, bias_O, tuple(spans))
     weight_OI = torch.cat([layer.weight for layer in layers])
-    for layer, span in zip(layers, spans, strict=True):
-        layer.weight.data = weight_OI[span]
+    if in_place:
+        for layer, span in zip(layers, spans, strict=True):
+            layer.weight.data = weight_OI[span]
     return Joined(names, weight_OI, bias_O, tuple(spans))

@@ -35,11 +35,17 @@ class FusedModel:
     """The blocks of a model and the arithmetic that runs them."""
 
     def __init__(
-        self, blocks: Blocks, head: tuple[Tensor, Tensor | None], dtype: torch.dtype
+        self,
+        blocks: Blocks,
+        dtype: torch.dtype,
+        head: tuple[Tensor, Tensor | None] | None = None,
     ) -> None:
-        """``dtype``: of the matrix products; a copy of the base in it is made if it is not the base's own."""
+        """``dtype``: of the matrix products; a copy of the base in it is made if it is not the base's own.
+
+        ``head``: weight ``[V, D]`` and bias, for :meth:`draw_all` alone.
+        """
         self.blocks, self.dtype = blocks, dtype
-        self._head = head[0].to(dtype), None if head[1] is None else head[1].to(dtype)
+        self._head = head and (head[0].to(dtype), None if head[1] is None else head[1].to(dtype))
         self._decoders: dict[Shape, StaticDecoder] = {}
         self._recomputes = False
         weights = [[j.weight_OI.to(dtype) for j in layer.joined] for layer in blocks.layers]
@@ -120,6 +126,7 @@ class FusedModel:
         decoder = self._decoders.get(shape)
         if decoder is None:
             linears = BranchLinears(self.base, adapters, stack.scale, self.dtype)
+            assert self._head is not None, "a model that draws has a head"
             decoder = StaticDecoder(self.blocks, linears, self._head, shape, rule[1])
             self._decoders[shape] = decoder
         by_row = [
@@ -177,6 +184,14 @@ class FusedModel:
                         out=merged[i][place][span],
                     )
 
+    def last_states(self, sequences: PaddedPrompts) -> Tensor:
+        """Hidden states of the last token of each left-padded row by the frozen base, ``[R, D]``."""
+        nothing = sequences.ids[:, :1]
+        found = find_prompts(sequences)
+        packed = pack(found, nothing, torch.ones_like(nothing))
+        states_MD = forward(self.blocks, self.base, packed)
+        return found.to_rows(states_MD[found.ragged.lengths.cumsum(0) - 1])
+
     def states(
         self,
         stack: AdapterStack,
@@ -202,12 +217,17 @@ class FusedModel:
         return torch.stack(pieces)
 
 
-def fuse(model: Any, body: nn.Module, head: nn.Linear, dtype: torch.dtype) -> FusedModel | None:
-    """Our own forward for ``model``, if it is of a known family and gives the model's own numbers; else None."""
-    blocks = find_blocks(body, model.config)
+def fuse(
+    model: Any, body: nn.Module, dtype: torch.dtype, head: nn.Linear | None = None
+) -> FusedModel | None:
+    """Our own forward for ``model``, if it is of a known family and gives the model's own numbers; else None.
+
+    Without a head the model is one that may yet be saved: its weights are joined in copies.
+    """
+    blocks = find_blocks(body, model.config, in_place=head is not None)
     if blocks is None:
         return None
-    fused = FusedModel(blocks, (head.weight, head.bias), dtype)
+    fused = FusedModel(blocks, dtype, None if head is None else (head.weight, head.bias))
     return fused if _agrees(fused, body) else None
 
 
