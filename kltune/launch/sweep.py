@@ -7,7 +7,7 @@ from kltune.launch import signals
 from kltune.launch.request import SweepRequest
 from kltune.launch.saying import say
 from kltune.launch.stdout import reserved_stdout
-from kltune.launch.threads import share_cores
+from kltune.launch.threads import keep_memory, share_cores
 from kltune.spec.checks import check_paths
 
 
@@ -22,6 +22,7 @@ def run_sweep(request: SweepRequest) -> ExitCode:
     spec = request.load()
     check_paths(spec)
     share_cores()
+    keep_memory()
     stop = signals.StopRequest(
         spec.spec.budget.wall, lambda reason: say(f"{reason}: saving the running trials ...")
     )

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kltune.errors import KltuneError, RunError
-from kltune.launch.threads import share_cores
+from kltune.launch.threads import keep_memory, share_cores
 
 if TYPE_CHECKING:
     from kltune.metrics.record import RewardScale
@@ -82,6 +82,7 @@ def _build(job: Job, threads: int) -> TrialBank:
     from kltune.launch.assemble import build_bank, find_inputs, load_ground
 
     torch.set_num_threads(threads)
+    keep_memory()
     ground = load_ground(job.spec.spec, find_inputs(job.spec), job.study_path, job.stand_in)
     return build_bank(ground, job.spec.spec, job.scale, job.slots)
 

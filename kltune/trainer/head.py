@@ -21,8 +21,8 @@ from torch.autograd.function import once_differentiable
 from kltune.trainer.head_chunks import Grid, Side, sums_of, top_of
 from kltune.trainer.head_gradient import Incoming, add_gradients
 
-CHUNK_ELEMENTS = 16_000_000
-"""Logits (tokens x vocabulary) held at once: 64 MB in float32."""
+CHUNK_ELEMENTS = 4_000_000
+"""Logits (tokens x vocabulary) held at once: 16 MB in float32, of which half a dozen are needed."""
 MIN_TOKENS = 32
 """Tokens of a chunk below which the vocabulary is cut too: that costs one more head pass."""
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from kltune.launch.threads import keep_memory
 from kltune.metrics.record import RewardScale
 from kltune.spec.control import ControlSpec
 from kltune.spec.model import ModelSpec
@@ -84,6 +85,7 @@ def make_bank(job: Job) -> tuple[Bank, EncodedPrompts]:
 def run(job: Job, channel: Channel) -> None:
     """Answer until the parent is done. Phases are seconds of the whole process's step."""
     torch.set_num_threads(job.threads)
+    keep_memory()
     bank, encoded = make_bank(job)
     channel.reply({"prompt_tokens": fmean(len(ids) for ids in encoded.ids)})
     while channel.is_asked():

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -67,3 +70,32 @@ def test_threads_are_put_back() -> None:
     with torch_threads(before + 1):
         assert torch.get_num_threads() == before + 1
     assert torch.get_num_threads() == before
+
+
+FAULTS = """
+import resource, sys
+import torch
+from kltune.launch.threads import keep_memory
+if sys.argv[1] == "keep":
+    keep_memory()
+for _ in range(3):
+    torch.ones(4_000_000)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(20):
+    torch.ones(4_000_000)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+@pytest.mark.skipif(
+    not hasattr(ctypes.CDLL(None), "gnu_get_libc_version"), reason="malloc is not glibc's"
+)
+def test_freed_blocks_are_kept_for_the_next_tensors() -> None:
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("MALLOC_")}
+
+    def faults(how: str) -> int:
+        command = [sys.executable, "-c", FAULTS, how]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+        return int(done.stdout)
+
+    assert 10 * faults("keep") < faults("give back")

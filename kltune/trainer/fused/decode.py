@@ -29,9 +29,6 @@ class Decoder:
         self._blocks, self._linears = blocks, linears
         places = (QKV, OUTPUT, GATE_UP, DOWN)
         self._plain = [[linears.plain(i, p) for p in places] for i in range(len(blocks.layers))]
-        columns = torch.arange(blocks.head_width, device=prompts.ids.device)
-        self._swap = columns.roll(blocks.head_width // 2)
-        """Each number's partner in a rotation."""
         found = find_prompts(prompts)
         num_rows = len(prompts.ids)
         nothing = prompts.ids[:, :1]
@@ -85,7 +82,7 @@ class Decoder:
             turned = torch.cat([query, key], dim=1)
         else:
             turned = heads[:, : num_heads + num_kv]
-        swapped = turned.index_select(-1, self._swap)
+        swapped = turned.roll(blocks.head_width // 2, -1)
         turned = torch.addcmul(turned * turn[0], swapped, turn[1]).to(heads.dtype)
         keys, values = self._cache[index]
         keys[:, :, place] = turned[:, num_heads:]

@@ -31,6 +31,10 @@ TOLERANCE = 1e-3
 """Largest difference from the model's own hidden states, relative to the largest of them, float32."""
 
 
+MERGED_UP_TO = 32_000_000
+"""Weights in linear layers up to which a second, merged copy is kept."""
+
+
 class FusedModel:
     """The blocks of a model and the arithmetic that runs them."""
 
@@ -59,8 +63,13 @@ class FusedModel:
 
     @property
     def merges(self) -> bool:
-        """Whether one slot runs with merged weights: in bfloat16 the sum would round the adapters away."""
-        return self.dtype in (torch.float32, torch.float64)
+        """Whether one slot runs with merged weights.
+
+        Not in bfloat16, where the sum would round the adapters away, and not where a second
+        copy of the weights is large: the branch takes about as long there.
+        """
+        is_wide = self.dtype in (torch.float32, torch.float64)
+        return is_wide and self.blocks.num_parameters <= MERGED_UP_TO
 
     def save_memory(self) -> bool:
         """From now on keep less for gradients and compute it again; False where that is so already."""
@@ -122,7 +131,9 @@ class FusedModel:
         slots = [min(slot, num_slots - 1) for slot in range(capacity)]
         pairs = [(a[slots], b[slots]) for a, b in view.pairs]
         adapters = self._by_place(stack, pairs)
-        shape = Shape(capacity, num_rows, prompts.ids.shape[1], length, rule[0])
+        shape = Shape(
+            capacity, num_rows, prompts.ids.shape[1], length, rule[0], stack.rank, stack.scale
+        )
         decoder = self._decoders.get(shape)
         if decoder is None:
             linears = BranchLinears(self.base, adapters, stack.scale, self.dtype)

@@ -10,11 +10,13 @@ completion tokens, S = L + T keys, J key-value heads, d head width, D width.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
+from accelerate.utils.memory import should_reduce_batch_size
 from torch import Tensor
 
 from kltune.trainer.draw import sample
@@ -43,6 +45,9 @@ class Shape:
     length: int
     """T."""
     temperature: float
+    rank: int
+    scale: float
+    """alpha / rank of the adapters."""
 
 
 class StaticDecoder:
@@ -78,6 +83,7 @@ class StaticDecoder:
         self._logprobs = torch.zeros(rows, shape.length, device=device)
         self._finished = torch.zeros(rows, dtype=torch.bool, device=device)
         self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
+        self._may_capture = device.type == "cuda"
         # One pool for all: they run one after another, and what outlives a replay is in the buffers.
         self._pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
 
@@ -96,7 +102,7 @@ class StaticDecoder:
         """
         shape = self._shape
         self._linears.refresh(adapters)
-        if self._states.is_cuda:
+        if self._may_capture:
             self._capture()
         self._read(prompts, linears, uniforms_RT)
         for t in range(shape.length):
@@ -188,22 +194,37 @@ class StaticDecoder:
         self._place.add_(1)
 
     def _capture(self) -> None:
-        """Capture a graph for every number of keys that is not captured yet; the buffers hold nothing of use then."""
+        """Capture a graph for every number of keys that has none; the buffers hold nothing of use then."""
         buckets = {self._bucket(t) for t in range(self._shape.length)} - self._graphs.keys()
-        for num_keys in sorted(buckets):
+        try:
+            for num_keys in sorted(buckets):
+                self._graphs[num_keys] = self._captured(num_keys)
+        except RuntimeError as error:
+            if should_reduce_batch_size(error):
+                raise
+            self._may_capture = False
+            torch.cuda.synchronize()
+            reason = str(error).splitlines()[0]
+            warnings.warn(
+                f"CUDA graphs can't be captured ({reason}); tokens are drawn without them, slower",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
+    def _captured(self, num_keys: int) -> torch.cuda.CUDAGraph:
+        self._rewind(num_keys)
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):  # libraries make their workspaces before the capture
+            self._one_position(num_keys)
             self._rewind(num_keys)
-            side = torch.cuda.Stream()
-            side.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(side):  # libraries make their workspaces before the capture
-                self._one_position(num_keys)
-                self._rewind(num_keys)
-                self._one_position(num_keys)
-            torch.cuda.current_stream().wait_stream(side)
-            self._rewind(num_keys)
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph, pool=self._pool):
-                self._one_position(num_keys)
-            self._graphs[num_keys] = graph
+            self._one_position(num_keys)
+        torch.cuda.current_stream().wait_stream(side)
+        self._rewind(num_keys)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=self._pool):
+            self._one_position(num_keys)
+        return graph
 
     def _rewind(self, num_keys: int) -> None:
         """Indices within range, every number finite."""
