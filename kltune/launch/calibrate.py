@@ -35,6 +35,7 @@ from kltune.launch.worker_process import Job
 from kltune.metrics.jsonl import read_json, write_json
 from kltune.metrics.record import RewardScale
 from kltune.spec.load import LoadedSpec
+from kltune.spec.study import StudySpec
 from kltune.spec.trial import TrialSpec
 from kltune.study.space import setting_of
 from kltune.tasks.protocol import Scorer
@@ -114,6 +115,8 @@ def _measured(site: Site, held: ExitStack) -> tuple[TrialBank, Calibration]:
     if most is None:
         return site.bank(one), Calibration(one, None, None, peak)
     if wish.workers != "auto":
+        if wish.workers > machine.threads:
+            say(f"note: budget.workers: {wish.workers} share {machine.threads} cores")
         return _started(site, most, held), Calibration(most, None, None, peak)
     try:
         timed = _Timed.of(site, one)
@@ -152,8 +155,7 @@ class _Timed:
             return None
         with torch_threads(placement.threads):
             few_s = step_seconds(site.bank(placement), site.scratch())
-        trainer, budget = site.spec.spec.trainer, site.spec.spec.budget
-        promise = Promise(self.alone_s, few_s, placement.workers, budget.trials * trainer.steps)
+        promise = Promise(self.alone_s, few_s, placement.workers, _trial_steps(site.spec.spec))
         if not promise.is_worth_a_try() or site.should_stop() is not None:
             self._say_one(placement, promise.placed_s, "would take at best")
             return None
@@ -175,6 +177,14 @@ class _Timed:
             f"{self.one.describe()}: {self.alone_s:.3g} s per trial-step "
             f"({placement.describe()} {verb} {seconds:.3g} s)"
         )
+
+
+def _trial_steps(spec: StudySpec) -> float:
+    """Of the whole study, its evaluations by the completions that they draw."""
+    trainer, judged = spec.trainer, spec.evaluate
+    evaluations = 1 + -(-trainer.steps // judged.every)
+    per_evaluation = judged.prompts * judged.samples / trainer.rows
+    return spec.budget.trials * (trainer.steps + evaluations * per_evaluation)
 
 
 def _started(site: Site, placement: Placement, held: ExitStack) -> WorkerBank:

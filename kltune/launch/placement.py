@@ -118,8 +118,8 @@ class Promise:
     few_threads_s: float
     """One process with a worker's threads."""
     workers: int
-    trial_steps: int
-    """Of the whole study."""
+    trial_steps: float
+    """Of the whole study; an evaluation counts as the steps that draw as many completions."""
 
     @property
     def placed_s(self) -> float:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from functools import cache
 from types import FrameType
 
 from kltune.errors import ExitCode
@@ -41,6 +43,7 @@ class StopRequest:
     @contextmanager
     def listening(self) -> Generator[None]:
         """Hear SIGINT and SIGTERM inside; the handlers before are put back."""
+        spare_forked_children()
         before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
         for number in before:
             signal.signal(number, self.hear)
@@ -49,3 +52,21 @@ class StopRequest:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+
+def ignored(_number: int, _frame: FrameType | None) -> None:
+    """A handler that does nothing. Unlike SIG_IGN it is not handed on to programs that are started."""
+
+
+@cache
+def spare_forked_children() -> None:
+    """Processes that a reward function forks end by SIGINT and SIGTERM as they would without us."""
+    os.register_at_fork(after_in_child=_as_if_without_us)
+
+
+def _as_if_without_us() -> None:
+    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+    for number, handler in usual.items():
+        now = signal.getsignal(number)
+        if now is ignored or isinstance(getattr(now, "__self__", None), StopRequest):
+            signal.signal(number, handler)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kltune.errors import KltuneError, RunError
+from kltune.launch.signals import ignored, spare_forked_children
 from kltune.launch.threads import keep_memory, share_cores
 
 if TYPE_CHECKING:
@@ -93,8 +94,9 @@ def _leave_signals_to_the_main_process() -> None:
     They were blocked while this process started, so that none could end it half-way.
     """
     ours: Sequence[signal.Signals] = (signal.SIGINT, signal.SIGTERM)
+    spare_forked_children()
     for number in ours:
-        signal.signal(number, signal.SIG_IGN)
+        signal.signal(number, ignored)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, ours)
 
 

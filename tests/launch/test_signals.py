@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -44,3 +46,36 @@ def test_a_used_up_wall_budget_is_a_reason_but_no_failure() -> None:
     assert stop() == signals.WALL
     assert signals.WALL not in signals.EXIT_CODES
     assert ExitCode.DONE not in signals.EXIT_CODES.values()
+
+
+CHILDREN = """
+import multiprocessing, subprocess, sys, time
+from kltune.launch.signals import StopRequest
+from kltune.launch import worker_process
+
+def children():
+    forked = multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,))
+    forked.start()
+    started = subprocess.Popen(["sleep", "60"])
+    time.sleep(0.3)
+    forked.terminate(), started.terminate()
+    forked.join(10)
+    print(forked.exitcode, started.wait(10), flush=True)
+    forked.kill(), started.kill()
+
+if sys.argv[1] == "main":
+    stop = StopRequest(None, print)
+    with stop.listening():
+        children()
+    assert stop() is None
+else:
+    worker_process._leave_signals_to_the_main_process()
+    children()
+"""
+
+
+@pytest.mark.parametrize("where", ["main", "worker"])
+def test_processes_that_a_reward_starts_can_be_terminated(where: str) -> None:
+    command = [sys.executable, "-c", CHILDREN, where]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.split() == ["-15", "-15"]
