@@ -119,4 +119,7 @@ class BankParts:
 
     def to_device(self, uniforms: list[NDArray[np.float32]]) -> Tensor:
         """Stack each slot's uniforms: ``[K, N, T]``."""
-        return torch.from_numpy(np.stack(uniforms)).to(self.loaded.device)
+        stacked = torch.from_numpy(np.stack(uniforms))
+        if self.loaded.device.type == "cuda":  # on its way while the prompts are read
+            return stacked.pin_memory().to(self.loaded.device, non_blocking=True)
+        return stacked.to(self.loaded.device)
