@@ -243,3 +243,19 @@ def test_it_runs_against_trl(tmp_path: Path) -> None:
     theirs, ours = smoke(tmp_path, "--slots", "1", "--workers", "1")["rows"]
     assert theirs["mean_length"] == ours["mean_length"] == 4
     assert theirs["times_baseline"] == 1
+
+
+@pytest.mark.parametrize("flag", ["--slots", "--workers", "--completions", "--tokens"])
+@pytest.mark.parametrize("value", ["0", "-8", "x"])
+def test_a_count_that_is_none_is_refused_by_its_flag(
+    flag: str, value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        parse(["--out", "x.json", f"{flag}={value}"])
+    assert f"argument {flag}: must be a whole number of at least 1" in capsys.readouterr().err
+
+
+def test_workers_that_divide_no_number_of_trials_are_refused() -> None:
+    args = parse(["--out", "x.json", "--no-trl", "--slots", "2", "--workers", "3"])
+    with pytest.raises(SystemExit, match="no W divides a K"):
+        contenders_of(args, Job("kltune", 2))

@@ -97,7 +97,9 @@ def rollout(
     sampling: Sampling,
     adapted: tuple[TrainableStack, TrainableView] | None = None,
 ) -> Rollout:
-    """Sample with the weights of a view, or with what is in use; ``prompts`` holds K blocks of U unique prompts.
+    """Sample with the weights of a view; ``prompts`` holds K blocks of U unique prompts.
+
+    Without a view: by the frozen base, or, by the model's own forward, with what is in use.
 
     By our own forward slot after slot, or at fixed shapes, so that a slot's tokens do not
     depend on its neighbours by one bit; else all slots at once by the model's own.

@@ -29,6 +29,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.bench.contenders import Contender, spread
+from tests.bench.flags import count, counts
 from tests.bench.job import Job
 from tests.bench.models import NAMES, make_model
 from tests.bench.results import growth_table, table, to_json
@@ -45,6 +46,12 @@ def contenders_of(args: argparse.Namespace, base: Job) -> list[Contender]:
         for workers in args.workers:
             if slots % workers == 0:
                 found.append(spread(base, slots, workers, args.threads))
+            else:
+                print(f"left out: K={slots} over W={workers} (W must divide K)")
+    if len(found) == (0 if args.no_trl else len(_trl(args, base))):
+        raise SystemExit(
+            "--slots, --workers: no W divides a K, so nothing of kltune's would be measured"
+        )
     return found
 
 
@@ -85,12 +92,12 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--out", type=Path, required=True, help="JSON")
     parser.add_argument("--md", type=Path, help="the table alone, Markdown")
     parser.add_argument("--model", choices=NAMES)
-    parser.add_argument("--completions", type=int, help="per step; 64, smollm2: 16")
-    parser.add_argument("--tokens", type=int, help="per completion; 32, smollm2: 24")
-    parser.add_argument("--slots", type=_numbers, help="K; 1,2,4,8,16, smollm2: 1,2")
-    parser.add_argument("--workers", type=_numbers, help="processes that share K; 1,2")
-    parser.add_argument("--threads", type=int, default=2, help="of all workers together; 2")
-    parser.add_argument("--rounds", type=int, help="5")
+    parser.add_argument("--completions", type=count, help="per step; 64, smollm2: 16")
+    parser.add_argument("--tokens", type=count, help="per completion; 32, smollm2: 24")
+    parser.add_argument("--slots", type=counts, help="K; 1,2,4,8,16, smollm2: 1,2")
+    parser.add_argument("--workers", type=counts, help="processes that share K; 1,2")
+    parser.add_argument("--threads", type=count, default=2, help="of all workers together; 2")
+    parser.add_argument("--rounds", type=count, help="5")
     parser.add_argument("--warm", type=int, default=2, help="steps that don't count; 2")
     parser.add_argument(
         "--retries", type=int, default=2, help="of a step during which others were busy; 2"
@@ -126,10 +133,6 @@ def _fill(args: argparse.Namespace) -> argparse.Namespace:
     if not args.no_trl and not args.grow and importlib.util.find_spec("trl") is None:
         raise SystemExit("trl is not installed (pip install 'kltune[dev]'); --no-trl goes without")
     return args
-
-
-def _numbers(text: str) -> list[int]:
-    return [int(part) for part in text.split(",")]
 
 
 def run(args: argparse.Namespace, folder: Path) -> Report:

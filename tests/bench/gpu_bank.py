@@ -50,6 +50,7 @@ warnings.filterwarnings("ignore")
 import torch
 from transformers.utils import logging as transformers_logging
 
+from tests.bench.flags import count, counts
 from tests.bench.gpu_checks import check
 from tests.bench.gpu_contenders import BankContender, Contender, HFLoop
 from tests.bench.gpu_limits import measure_limits
@@ -65,14 +66,14 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--tiny", action="store_true", help="a smoke test; figures mean nothing")
-    parser.add_argument("--slots", type=_numbers, help="K; 1,8, tiny: 1,2")
-    parser.add_argument("--more", type=_numbers, help="K measured while time is left; 4,16")
-    parser.add_argument("--completions", type=int, help="per trial-step; 64")
-    parser.add_argument("--tokens", type=int, help="per completion; 256")
-    parser.add_argument("--prompt-tokens", type=int, help="64")
+    parser.add_argument("--slots", type=counts, help="K; 1,8, tiny: 1,2")
+    parser.add_argument("--more", type=counts, help="K measured while time is left; 4,16")
+    parser.add_argument("--completions", type=count, help="per trial-step; 64")
+    parser.add_argument("--tokens", type=count, help="per completion; 256")
+    parser.add_argument("--prompt-tokens", type=count, help="64")
     parser.add_argument("--dtype", choices=("bfloat16", "float32"), help="cuda: bfloat16")
-    parser.add_argument("--rounds", type=int, help="3; the loop takes 2 at most")
-    parser.add_argument("--hf-micro", type=int, default=16, help="rows of the loop's passes; 16")
+    parser.add_argument("--rounds", type=count, help="3; the loop takes 2 at most")
+    parser.add_argument("--hf-micro", type=count, default=16, help="rows of the loop's passes; 16")
     parser.add_argument("--no-hf", action="store_true")
     parser.add_argument("--no-checks", action="store_true")
     parser.add_argument("--checks-only", action="store_true")
@@ -96,10 +97,6 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     if args.device == "cuda" and not torch.cuda.is_available():
         raise SystemExit("no CUDA device is there; --device cpu --tiny shows whether it runs")
     return args
-
-
-def _numbers(text: str) -> list[int]:
-    return [int(part) for part in text.split(",") if part]
 
 
 def machine(job: Job) -> dict[str, Any]:
