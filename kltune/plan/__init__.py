@@ -1,0 +1,1 @@
+"""How much data it takes to see a difference."""

@@ -1,0 +1,1 @@
+"""What the reference's own samples say before anything is trained."""

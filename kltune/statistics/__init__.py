@@ -1,0 +1,1 @@
+"""Pure functions of arrays: forecasts, peaks, ties, tests and laws, each with its uncertainty."""

@@ -1,0 +1,1 @@
+"""The go or no-go before the big run."""
