@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from kltune.metrics.record import StepMetrics
 from kltune.spec.study import KLGuardSpec
@@ -36,6 +37,20 @@ def judge_steps(
         or _judge_kl(history, kl_guard, kl_unit)
         or _judge_wall(elapsed_s, wall_s)
     )
+
+
+@dataclass(frozen=True, slots=True)
+class StepWatch:
+    """Whether a single step gives a guard cause: without one, no guard can fire right after it."""
+
+    kl_guard: KLGuardSpec | None
+    kl_unit: KLUnit
+
+    def __call__(self, metrics: StepMetrics) -> bool:
+        """True where the step is not finite, or over the KL guard's limit."""
+        if _judge_finite(metrics) is not None:
+            return True
+        return self.kl_guard is not None and kl_in(metrics, self.kl_unit) > self.kl_guard.limit
 
 
 def kl_in(metrics: StepMetrics, kl_unit: KLUnit) -> float:

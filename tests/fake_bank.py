@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from kltune.metrics.record import EvalMetrics, EvalSample, StepMetrics
+from kltune.metrics.record import EvalMetrics, EvalSample, OtherGold, StepMetrics
 from kltune.spec.study import StudySpec
 from kltune.spec.trial import TrialSpec
+from kltune.trainer.protocol import Ahead
 
 KL_AT_END = 1.0
 """Nats per token that beta = 0 reaches at the last step."""
@@ -29,7 +30,8 @@ class FakeBank:
     """K slots. ``on_step(trial_number, step)`` is called first and may raise what a trainer raises.
 
     KL grows with the steps and falls with beta; gold rises with KL, peaks at 0.25 nats per
-    token and falls; so the best beta lies in the middle. ``gold_of`` replaces gold.
+    token and falls; so the best beta lies in the middle. ``gold_of`` replaces gold; ``others_of``
+    gives further golds by name.
     """
 
     def __init__(
@@ -40,6 +42,7 @@ class FakeBank:
         on_step: Callable[[int, int], None] | None = None,
         on_evaluate: Callable[[int, int], None] | None = None,
         gold_of: Callable[[TrialSpec, int], float] | None = None,
+        others_of: Callable[[TrialSpec, int], Mapping[str, float]] | None = None,
     ) -> None:
         self._slots: dict[int, FakeSlot] = {}
         self._open = set(range(num_slots))
@@ -48,6 +51,7 @@ class FakeBank:
         self._on_step = on_step or (lambda number, step: None)
         self._on_evaluate = on_evaluate or (lambda number, step: None)
         self._gold_of = gold_of
+        self._others_of = others_of or (lambda spec, step: {})
         self.nan_at: dict[int, int] = {}
         """Step at which a trial's numbers stop being finite."""
         self.steps_done: dict[int, int] = {}
@@ -56,6 +60,8 @@ class FakeBank:
         """Slots in use at each step."""
         self.admissions: list[tuple[int, Path | None]] = []
         """Trial number and checkpoint of every admission."""
+        self.foreseen: list[dict[int, Ahead]] = []
+        """What was said before each step."""
 
     @property
     def num_slots(self) -> int:
@@ -74,6 +80,12 @@ class FakeBank:
         self.admissions.append((trial_number, resume_from))
         self._slots[slot] = FakeSlot(trial_number, spec, step)
         return step
+
+    def foresee(self, plan: Mapping[int, Ahead]) -> None:
+        self.foreseen.append(dict(plan))
+
+    def catch_up(self) -> tuple[StepMetrics, ...]:
+        return ()
 
     def train_step(self) -> tuple[StepMetrics, ...]:
         self.occupancy.append(len(self._slots))
@@ -128,7 +140,10 @@ class FakeBank:
             for prompt in range(self._prompts)
         )
         mean = sum(by_prompt) / len(by_prompt)
-        sample = EvalSample("p0", "How long?", "Ten minutes.", gold, kl, kl * TOKENS, TOKENS, True)
+        others = self._others_of(held.spec, held.step)
+        sample = EvalSample(
+            "p0", "How long?", "Ten minutes.", gold, kl, kl * TOKENS, TOKENS, True, golds=others
+        )
         return EvalMetrics(
             slot=slot,
             trial_number=held.trial_number,
@@ -143,6 +158,7 @@ class FakeBank:
             proxy_by_prompt=tuple(math.sqrt(kl) for _ in by_prompt),
             values={},
             samples=(sample,),
+            others={n: OtherGold(g, 0.0, (g,) * self._prompts) for n, g in others.items()},
         )
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from kltune.metrics.jsonl import write_json
-from kltune.metrics.record import EvalMetrics, EvalSample, StepMetrics
+from kltune.metrics.record import EvalMetrics, EvalSample, OtherGold, StepMetrics
 from kltune.spec.load import resolved
 from kltune.spec.penalty import Penalty
 from kltune.spec.study import StudySpec
@@ -70,6 +70,8 @@ class FakeTrial:
     texts: Sequence[str] = field(default=ANSWERS)
     noise: float = 0.35
     """Standard deviation of gold over prompts."""
+    others: Mapping[str, Sequence[float]] = field(default_factory=dict[str, Sequence[float]])
+    """Further golds of each evaluation, by name."""
 
 
 def trial(beta: float, **changes: Any) -> FakeTrial:
@@ -240,7 +242,17 @@ def _evaluation(
         proxy_by_prompt=tuple(proxy),
         values={"eval/completion_mean": TOKENS},
         samples=samples,
+        others={
+            name: _other(means[index], random.Random(f"{name}/{number}/{step}"))
+            for name, means in fake.others.items()
+        },
     )
+
+
+def _other(mean: float, rng: random.Random) -> OtherGold:
+    drawn = [rng.gauss(0, 0.1) for _ in range(NUM_PROMPTS)]
+    centred = tuple(mean + x - sum(drawn) / NUM_PROMPTS for x in drawn)
+    return OtherGold(mean, _mean_se(centred)[1], centred)
 
 
 def _mean_se(values: Sequence[float]) -> tuple[float, float]:

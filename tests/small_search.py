@@ -10,8 +10,9 @@ import optuna
 from kltune.metrics.record import EvalMetrics, RewardScale, StepMetrics
 from kltune.spec.study import StudySpec
 from kltune.study.ledger import Ledger
-from kltune.study.loop import SearchEnd, run_search
+from kltune.study.loop import run_search
 from kltune.study.observer import Admitted
+from kltune.study.search_end import SearchEnd
 from kltune.study.space import fixed_trials
 from kltune.study.storage import open_study
 from kltune.trial.outcome import TrialOutcome

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import math
+import pickle
 from collections.abc import Sequence
+from itertools import product
 
-from kltune.guard import judge_steps
+from kltune.guard import StepWatch, judge_steps
 from kltune.metrics.record import StepMetrics
 from kltune.spec.study import KLGuardSpec
 from kltune.spec.trial import KLUnit
@@ -98,3 +100,16 @@ def test_divergence_outranks_kl_and_kl_outranks_the_wall_clock() -> None:
     assert kl is not None
     assert nan is not None
     assert (kl.reason, nan.reason) == (StopReason.KL_LIMIT, StopReason.DIVERGED)
+
+
+def test_no_guard_ends_a_trial_right_after_a_step_that_the_watch_lets_pass() -> None:
+    watch = pickle.loads(pickle.dumps(StepWatch(LIMIT, KLUnit.TOKEN)))
+    num_ended = 0
+    for kls in product((0.1, 0.500001, 9.0, math.nan, math.inf), repeat=4):
+        for is_finite in (True, False):
+            history = [*(step(i, kl) for i, kl in enumerate(kls)), step(4, kls[0], is_finite)]
+            if judge_steps(history, LIMIT, KLUnit.TOKEN) is not None:
+                num_ended += 1
+                assert watch(history[-1])
+    assert num_ended > 100
+    assert not watch(step(1, 0.5))

@@ -12,7 +12,18 @@ from typing import Annotated
 import typer
 
 from kltune import __version__
-from kltune.cli import audit, explain, report, sweep, task
+from kltune.cli import (
+    audit,
+    confirm,
+    explain,
+    plan,
+    preview,
+    report,
+    sweep,
+    task,
+    transfer,
+    validate,
+)
 from kltune.errors import KltuneError
 
 app = typer.Typer(
@@ -25,7 +36,12 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
 )
+app.command("preview", epilog=preview.EXAMPLE)(preview.command)
+app.command("plan", epilog=plan.EXAMPLE)(plan.command)
 app.command("sweep", epilog=sweep.EXAMPLE)(sweep.command)
+app.command("confirm", epilog=confirm.EXAMPLE)(confirm.command)
+app.command("validate", epilog=validate.EXAMPLE)(validate.command)
+app.command("transfer", epilog=transfer.EXAMPLE)(transfer.command)
 app.command("report", epilog=report.EXAMPLE)(report.command)
 app.command("audit", epilog=audit.EXAMPLE)(audit.command)
 app.add_typer(explain.app, name="explain")

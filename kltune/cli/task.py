@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -14,9 +14,13 @@ app = typer.Typer(
 )
 
 
-@app.command("rebuild", epilog="Example: kltune task rebuild kitchen --out /tmp/kitchen --seed 1")
+@app.command("rebuild", epilog="Example: kltune task rebuild kitchen --size large --out /tmp/it")
 def rebuild_command(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Built-in task: kitchen.")],
+    size: Annotated[
+        Literal["small", "medium", "large"],
+        typer.Option(help="Of the base; with medium the proxy is made too."),
+    ] = "medium",
     out: Annotated[
         Path | None,
         typer.Option(metavar="FOLDER", help="Where to.  [default: into the package]"),
@@ -28,7 +32,7 @@ def rebuild_command(
         ),
     ] = 0,
 ) -> None:
-    """Train the base and the proxy of a built-in task anew (minutes)."""
+    """Train the base of a built-in task anew, and its proxy (minutes)."""
     if name != "kitchen":
         raise typer.BadParameter(
             f"{name!r} is not a built-in task; built in: kitchen", param_hint="NAME"
@@ -37,5 +41,5 @@ def rebuild_command(
     from kltune.tasks.kitchen.task import WEIGHTS
 
     folder = WEIGHTS if out is None else out
-    rebuild(folder, seed)
+    rebuild(folder, seed, size)
     typer.echo(f"wrote {folder}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Literal
 
 from kltune.errors import SpecError
 from kltune.launch.placement import device_slots
@@ -29,6 +30,10 @@ CUDA_SLOTS = 8
 """Trials at once where a CUDA device shares weight reads between them (design.md §5)."""
 
 
+JudgedOn = Literal["select", "test"]
+"""The split that evaluations use; test is for `kltune confirm` alone."""
+
+
 @dataclass(frozen=True, slots=True)
 class Inputs:
     """What a spec names, found but not yet loaded: wrong paths and scorers show here."""
@@ -43,6 +48,8 @@ class Ground:
 
     loaded: LoadedModel
     data: TaskData
+    judged_on: JudgedOn = "select"
+    """Whose prompts ``data.select`` holds."""
 
 
 def find_inputs(spec: LoadedSpec) -> Inputs:
@@ -57,13 +64,18 @@ def find_inputs(spec: LoadedSpec) -> Inputs:
 
 
 def load_ground(
-    spec: StudySpec, inputs: Inputs, study_path: Path | None, stand_in: Scorer | None = None
+    spec: StudySpec,
+    inputs: Inputs,
+    study_path: Path | None,
+    stand_in: Scorer | None = None,
+    judged_on: JudgedOn = "select",
 ) -> Ground:
     """Load the base, encode the prompts and get the proxy ready (learning it where the spec says so).
 
     ``study_path``: where a proxy that was learned before may lie; nothing is written.
 
-    ``stand_in`` takes the place of the proxy, for a run that only measures time.
+    ``stand_in`` takes the place of the proxy, for a run that only measures time. ``judged_on``: whose
+    prompts evaluations use.
 
     Raises:
         SpecError: a prompt that is too long, a model that can't be trained.
@@ -72,11 +84,13 @@ def load_ground(
     loaded = load_model(spec.model, inputs.source, trainer.device, trainer.precision)
     encoder = PromptEncoder(loaded.tokenizer, spec.model, _prompt_limit(spec, loaded))
     splits = inputs.task.splits
-    train, select = encode_all(encoder, splits.train), encode_all(encoder, splits.select)
+    judged = splits.select if judged_on == "select" else splits.test
+    train, select = encode_all(encoder, splits.train), encode_all(encoder, judged)
     encode = _remembering(encoder, train, select)
     place = (study_path, spec.seed)
     proxy = stand_in or ready_proxy(inputs.task, loaded, train, encode, trainer, place)
-    return Ground(loaded, TaskData(train, select, proxy, inputs.task.gold))
+    data = TaskData(train, select, proxy, inputs.task.gold, inputs.task.golds)
+    return Ground(loaded, data, judged_on)
 
 
 def _prompt_limit(spec: StudySpec, loaded: LoadedModel) -> int | None:
@@ -111,9 +125,8 @@ def reference_scale(ground: Ground, spec: StudySpec, study_path: Path | None) ->
     if kept is not None:
         return kept
     data = ground.data
-    scale = measure_scale(
-        ground.loaded, data.train, data.proxy, spec.trainer, spec.seed, gold=data.gold
-    )
+    golds = {"task.gold": data.gold, **{f"task.golds.{n}": g for n, g in data.golds.items()}}
+    scale = measure_scale(ground.loaded, data.train, data.proxy, spec.trainer, spec.seed, golds)
     if scale.sigma <= 0:
         raise SpecError(
             "task.proxy: gives every completion of a prompt the same score under the reference "
@@ -158,6 +171,7 @@ def build_bank(
         beta_unit=spec.beta_unit,
         scale=scale,
         compact=is_cpu,
+        keep_all=ground.judged_on == "test",
     )
     if slots is None:
         slots = num_slots(spec, ground)

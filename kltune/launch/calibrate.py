@@ -30,7 +30,7 @@ from kltune.launch.saying import say
 from kltune.launch.stopwatch import peak_gflops, process_bytes, step_seconds
 from kltune.launch.threads import allowed_threads, available_memory, torch_threads
 from kltune.launch.worker import Worker, WorkerDiedError
-from kltune.launch.worker_bank import WorkerBank
+from kltune.launch.worker_bank import WorkerBank, start_all
 from kltune.launch.worker_process import Job
 from kltune.metrics.jsonl import read_json, write_json
 from kltune.metrics.record import RewardScale
@@ -188,20 +188,18 @@ def _trial_steps(spec: StudySpec) -> float:
 
 
 def _started(site: Site, placement: Placement, held: ExitStack) -> WorkerBank:
-    """Start the other processes, wait for them, and join them to a bank of our own."""
-    workers: list[Worker] = []
-    for number in range(1, placement.workers):
-        slots = slots_of(number, placement)
-        job = Job(site.spec, site.study_path, site.scale, slots, site.stand_in)
-        worker = Worker(number, placement.threads, job)
-        held.callback(worker.close)
-        workers.append(worker)
+    """Start the processes, wait for them, and join them to one bank."""
+
+    def start(number: int, slots: int) -> Worker:
+        judged_on = site.ground.judged_on
+        job = Job(site.spec, site.study_path, site.scale, slots, site.stand_in, judged_on)
+        return Worker(number, placement.threads, job)
+
     try:
-        for worker in workers:
-            worker.wait_until_ready()
+        bank = start_all(placement, start)
     except WorkerDiedError as died:
         raise RunError(f"{died} while it started; budget.workers: 1 does without") from died
-    return held.enter_context(closing(WorkerBank(site.bank(placement), workers, placement)))
+    return held.enter_context(closing(bank))
 
 
 def _again(site: Site, known: Calibration, held: ExitStack) -> tuple[TrialBank, Calibration]:

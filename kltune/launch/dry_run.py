@@ -75,7 +75,12 @@ def make_plan(loaded: LoadedSpec, study_path: Path, inputs: Inputs) -> Plan:
         notes.append(
             "the proxy is learned first; that time is not counted, and recipes wait for it"
         )
-    counts = {"fixed": search.fixed, "sobol": search.sobol, search.sampler: search.guided}
+    counts = {
+        "fixed": search.fixed - search.noise,
+        "noise": search.noise,
+        "sobol": search.sobol,
+        search.sampler: search.guided,
+    }
     return Plan(
         name=spec.name,
         trials_by_origin={origin: count for origin, count in counts.items() if count},
@@ -86,7 +91,7 @@ def make_plan(loaded: LoadedSpec, study_path: Path, inputs: Inputs) -> Plan:
         seconds=trials * (steps * step_s + evaluations * evaluation_s),
         memory_gib=placement.workers * psutil.Process().memory_info().rss / 2**30,
         reward_calls=trials * (steps * spec.trainer.rows + judged),
-        gold_calls=trials * judged,
+        gold_calls=trials * judged * (1 + len(ground.data.golds)),
         kl_unit=spec.kl_unit,
         beta_unit=spec.beta_unit,
         credit=spec.trainer.credit,

@@ -26,7 +26,8 @@ _SAMPLED = 1 << 16
 def fingerprints(task: Task, source: ModelSource) -> dict[str, str]:
     """What a study is made of, by name; equal texts mean equal inputs."""
     found = {f"prompts ({split})": digest for split, digest in task.digests.items()}
-    for role, scorer in (("gold", task.gold), ("proxy", task.proxy)):
+    further = [(f"gold {name}", scorer) for name, scorer in task.golds.items()]
+    for role, scorer in (("gold", task.gold), *further, ("proxy", task.proxy)):
         if isinstance(scorer, FunctionScorer):
             found[role] = _code_digest(scorer)
     found["model"] = _model_digest(source)

@@ -1,6 +1,6 @@
 """What a machine offers and what timed steps took in, workers, slots and threads out: pure rules.
 
-A *worker* is a process with a bank of its own. One frozen base that fills every core with one
+A *worker* is a process with a bank of its own: the main one, or several beside it. One frozen base that fills every core with one
 trial gains nothing from a second trial beside it; small models don't fill them, and then several
 workers with few threads each do more trial-steps per second. Which of the two a machine and a model
 are is measured (kltune.launch.calibrate), never guessed.
@@ -32,7 +32,7 @@ class Placement:
     """Where a study's trials run."""
 
     workers: int
-    """Processes, the main one included."""
+    """Processes that train; where they are several, the main one trains nothing and coordinates."""
     slots: int
     """Trials at once over all workers."""
     threads: int
@@ -138,9 +138,8 @@ def is_gain(alone_s: float, placed_s: float) -> bool:
 
 
 def processes_that_fit(process_bytes: float, available_bytes: float) -> int:
-    """How many processes of this size fit; the one that runs is not in ``available_bytes`` any more."""
-    more = MEMORY_SHARE * available_bytes / max(process_bytes, 1.0)
-    return 1 + int(more)
+    """How many processes of this size fit beside the one that runs, which is not in ``available_bytes`` any more."""
+    return int(MEMORY_SHARE * available_bytes / max(process_bytes, 1.0))
 
 
 def device_slots(most: int, free_bytes: float, base_bytes: float, slot_bytes: float) -> int:

@@ -53,11 +53,13 @@ from kltune.spec.doubts import find_doubts
 from kltune.spec.load import LoadedSpec, resolved
 from kltune.study.ledger import Ledger
 from kltune.study.lock import lock_study, move_aside
-from kltune.study.loop import SearchEnd, run_search
+from kltune.study.loop import run_search
 from kltune.study.sampler import plan_search
+from kltune.study.search_end import SearchEnd
 from kltune.study.space import fixed_trials
 from kltune.study.storage import OpenStudy, check_study, open_study
 from kltune.trial.outcome import TrialState
+from kltune.trial.words import limit_words
 
 
 def run_session(
@@ -210,6 +212,7 @@ class _Session:
             kl_unit=spec.kl_unit,
             beta_unit=spec.beta_unit,
             credit=spec.trainer.credit,
+            limits=limit_words(spec.objective),
             ended_before=ledger.num_ended(),
             best_before=None if best is None else (best.trial_number, best.value),
         )

@@ -8,7 +8,7 @@ from typing import Any
 
 from kltune.launch.placement import Calibration
 from kltune.metrics.jsonl import read_json, write_json
-from kltune.study.loop import SearchEnd
+from kltune.study.search_end import SearchEnd
 
 FILE = "timing.json"
 

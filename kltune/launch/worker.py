@@ -5,10 +5,11 @@ from __future__ import annotations
 import multiprocessing
 import pickle
 import signal
+from collections.abc import Sequence
 from multiprocessing import resource_tracker
 from typing import Any
 
-from kltune.launch.worker_process import START, Job, serve
+from kltune.launch.worker_process import START, Halts, Job, Link, serve
 
 POLL_S = 1.0
 """How often a worker that is waited for is looked after, should it be gone without closing its pipe."""
@@ -68,9 +69,25 @@ class Worker:
         Raises:
             WorkerDiedError: it is gone.
         """
+        return self._send(name, arguments, None)
+
+    def send_chain(
+        self, commands: Sequence[tuple[str, tuple[object, ...]]], halts: Halts | None
+    ) -> list[int]:
+        """Send commands that are carried out one after the other; return their numbers.
+
+        After one that fails, or whose result ``halts``, the rest is answered by `Skipped`.
+
+        Raises:
+            WorkerDiedError: it is gone.
+        """
+        link = (self._last + 1, halts)
+        return [self._send(name, arguments, link) for name, arguments in commands]
+
+    def _send(self, name: str, arguments: tuple[object, ...], link: Link | None) -> int:
         self._last += 1
         try:
-            self._pipe.send((self._last, name, arguments))
+            self._pipe.send((self._last, name, arguments, link))
         except OSError as error:
             raise WorkerDiedError(self._how_it_ended()) from error
         return self._last

@@ -1,29 +1,29 @@
-"""This process's bank and some worker processes in, one bank over all their slots out.
+"""Worker processes in, one bank over all their slots out; this process only coordinates.
 
-Worker 0 is this process: its bank works while the others do. Slot s belongs to worker
-s % W, as its slot s // W. Replies are gathered in the order of workers, so nothing depends on
-who is first.
+Slot s belongs to worker s % W, as its slot s // W. Steps that nothing can come between are sent to
+a worker ahead of time, so that none waits for the others at every step; what they measured is
+handed out in rounds, one step of every slot at a time and in the order of workers. So nothing
+depends on who is first, and a search is that of one process.
 """
 
 from __future__ import annotations
 
 import atexit
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from kltune.errors import SlotsLostFault, TrialFault
-from kltune.launch.placement import Placement, worker_of
-from kltune.launch.threads import torch_threads
+from kltune.errors import RunError, SlotsLostFault, TrialFault
+from kltune.launch.ahead import Queue, burst
+from kltune.launch.placement import Placement, slots_of, worker_of
 from kltune.launch.worker import Worker, WorkerDiedError
 from kltune.metrics.record import EvalMetrics, StepMetrics
 from kltune.spec.trial import TrialSpec
-from kltune.trainer.protocol import TrialBank
+from kltune.trainer.protocol import Ahead
 
-OWN = 0
-"""Number of this process among the workers."""
+RESTARTS = 2
+"""How often a worker that died is started anew in one session."""
 
 
 class WorkerBank:
@@ -33,22 +33,32 @@ class WorkerBank:
     measured is returned, and the fault is raised by the next call that concerns its slots, before
     that call changes anything. So no step of a healthy trial is lost or made twice.
 
-    **A worker that dies** takes its slots with it: its trials end by a
-    :class:`kltune.errors.SlotsLostFault` and the slots are never free again. If every other
-    process is gone, this one goes on alone.
+    **A worker that dies** loses its trials by a :class:`kltune.errors.SlotsLostFault`; it is
+    started anew, its slots are free again, and the trials go on from their checkpoints. One that
+    dies again and again, or can't start, takes its slots with it.
     """
 
-    def __init__(self, own: TrialBank, others: Sequence[Worker], placement: Placement) -> None:
-        """``others`` have answered that their banks stand; :meth:`close` ends them."""
-        assert len(others) + 1 == placement.workers
-        self._own = own
-        self._others = {worker.number: worker for worker in others}
+    def __init__(
+        self,
+        workers: Sequence[Worker],
+        placement: Placement,
+        restart: Callable[[int], Worker] | None = None,
+    ) -> None:
+        """``workers`` have answered that their banks stand; :meth:`close` ends them.
+
+        ``restart``: starts a worker of this number and waits for it; may raise `WorkerDiedError`.
+        """
+        assert len(workers) == placement.workers
+        self._queues = {worker.number: Queue(worker) for worker in workers}
         self._placement = placement
+        self._restart = restart
+        self._restarts = dict.fromkeys(self._queues, RESTARTS)
         self._live = set(range(placement.slots))
         self._occupied: set[int] = set()
+        self._orphans: set[int] = set()
+        """Occupied slots whose trial died with its worker."""
         self._faults: list[TrialFault] = []
-        self._held = ExitStack()
-        self._held.enter_context(torch_threads(placement.threads))
+        self._plan: dict[int, Ahead] = {}
         # Should nobody close us, the interpreter would wait for processes that wait for it.
         atexit.register(self.close)
 
@@ -69,21 +79,31 @@ class WorkerBank:
             step: int = self._ask(slot, "admit", trial_number, spec, resume_from)
         except Exception:
             self._occupied.discard(slot)
+            self._orphans.discard(slot)
             raise
         return step
+
+    def foresee(self, plan: Mapping[int, Ahead]) -> None:
+        """What each slot's next calls will be; steps that are under way already are not changed by it."""
+        self._plan = dict(plan)
 
     def train_step(self) -> tuple[StepMetrics, ...]:
         """One step of every occupied slot, in all workers at once."""
         self._raise_kept(self._occupied)
-        busy = sorted({self._place(slot)[0] for slot in self._occupied})
+        busy = sorted({self._place(slot)[0] for slot in self._occupied - self._orphans})
         return self._together("train_step", dict.fromkeys(busy, ()))
 
     def evaluate(self, slots: Sequence[int]) -> tuple[EvalMetrics, ...]:
         """Judge ``slots`` on the select prompts, in all workers at once."""
         self._raise_kept(slots)
-        places = [self._place(slot) for slot in sorted(slots)]
+        places = [self._place(slot) for slot in sorted(set(slots) - self._orphans)]
         asked = {w: ([local for other, local in places if other == w],) for w, _ in places}
         return self._together("evaluate", asked)
+
+    def catch_up(self) -> tuple[StepMetrics, ...]:
+        """One step of each slot that was taken ahead of :meth:`train_step`; nothing where there is none left."""
+        ahead = {w: () for w, queue in sorted(self._queues.items()) if queue.holds_steps()}
+        return self._together("train_step", ahead, is_new=False) if ahead else ()
 
     def save_checkpoint(self, slot: int, folder: Path) -> None:
         """Write everything that continues the slot's trial."""
@@ -98,11 +118,12 @@ class WorkerBank:
         self._occupied.discard(slot)
         self._faults = [left for f in self._faults if (left := _without(f, slot)) is not None]
         worker, local = self._place(slot)
-        if worker == OWN:
-            self._own.evict(local)
-        elif worker in self._others:
+        if slot in self._orphans:
+            self._orphans.discard(slot)
+        elif worker in self._queues:
             try:
-                self._others[worker].send("evict", local)  # nothing to wait for
+                self._queues[worker].drop_all()
+                self._queues[worker].send("evict", local)  # nothing to wait for
             except WorkerDiedError as died:
                 self._keep_lost(worker, died)
 
@@ -111,16 +132,15 @@ class WorkerBank:
         assert slot in self.free_slots(), f"slot {slot} is taken or gone"
         self._live.discard(slot)
         worker = self._place(slot)[0]
-        if worker != OWN and not any(self._place(left)[0] == worker for left in self._live):
-            self._others.pop(worker).close()
+        if not any(self._place(left)[0] == worker for left in self._live):
+            self._queues.pop(worker).close()
 
     def close(self) -> None:
-        """End the other processes; this one computes with as many threads as before."""
+        """End the processes."""
         atexit.unregister(self.close)
-        for worker in self._others.values():
-            worker.close()
-        self._others = {}
-        self._held.close()
+        for queue in self._queues.values():
+            queue.close()
+        self._queues = {}
 
     def _place(self, slot: int) -> tuple[int, int]:
         return worker_of(slot, self._placement.workers)
@@ -133,33 +153,36 @@ class WorkerBank:
         self._raise_kept([slot])
         worker, local = self._place(slot)
         try:
-            if worker == OWN:
-                return getattr(self._own, name)(local, *arguments)
-            return self._others[worker].ask(name, local, *arguments)
+            return self._queues[worker].ask(name, local, *arguments)
         except WorkerDiedError as died:
             raise self._lose(worker, died) from died
         except TrialFault as fault:
             raise self._translated(worker, fault) from fault
 
-    def _together(self, name: str, calls: Mapping[int, tuple[object, ...]]) -> tuple[Any, ...]:
+    def _together(
+        self, name: str, calls: Mapping[int, tuple[object, ...]], *, is_new: bool = True
+    ) -> tuple[Any, ...]:
         """One command to several workers at once, given by its arguments; their metrics by slot.
+
+        ``is_new``: where a worker has not been sent it ahead, it is sent now.
 
         Raises:
             TrialFault: nothing was measured; of several faults the others wait for the next call.
             RuntimeError, MemoryError: what a worker raised, after all have answered.
         """
-        sent: dict[int, int | None] = {}
-        for worker in sorted(calls, reverse=True):  # our own turn comes when the others are at work
+        called: list[int] = []
+        for worker in sorted(calls):
             try:
-                is_own = worker == OWN
-                sent[worker] = None if is_own else self._others[worker].send(name, *calls[worker])
+                if is_new and not self._queues[worker].is_next(name, calls[worker]):
+                    self._send(worker, name, calls[worker])
+                called.append(worker)
             except WorkerDiedError as died:
                 self._keep_lost(worker, died)
         measured: list[Any] = []
         broken: Exception | None = None
-        for worker, number in sorted(sent.items()):
+        for worker in called:
             try:
-                measured += self._answer(worker, number, name, calls[worker])
+                measured += self._answer(worker, name, calls[worker], is_new=is_new)
             except (RuntimeError, MemoryError) as error:
                 broken = broken or error
         if broken is not None:
@@ -168,22 +191,30 @@ class WorkerBank:
             raise self._faults.pop(0)
         return tuple(sorted(measured, key=lambda metrics: metrics.slot))
 
+    def _send(self, worker: int, name: str, arguments: tuple[object, ...]) -> None:
+        queue = self._queues[worker]
+        if name != "train_step":
+            queue.send_one(name, arguments)
+            return
+        places = [(slot, *self._place(slot)) for slot in self._occupied - self._orphans]
+        queue.send_burst(burst({at: self._plan.get(slot) for slot, w, at in places if w == worker}))
+
     def _answer(
-        self, worker: int, number: int | None, name: str, arguments: tuple[object, ...]
+        self, worker: int, name: str, arguments: tuple[object, ...], *, is_new: bool
     ) -> list[Any]:
         """What a worker measured, by our slots; nothing where its trials can't go on, which is kept."""
         try:
-            if number is None:
-                found = getattr(self._own, name)(*arguments)
-            else:
-                found = self._others[worker].receive(number)
+            found = self._queues[worker].receive()
+            if found is None and is_new:  # a step before gave reason to look first
+                self._send(worker, name, arguments)
+                found = self._queues[worker].receive()
         except WorkerDiedError as died:
             self._keep_lost(worker, died)
             return []
         except TrialFault as fault:
             self._faults.append(self._translated(worker, fault))
             return []
-        return [replace(m, slot=self._global(worker, m.slot)) for m in found]
+        return [replace(m, slot=self._global(worker, m.slot)) for m in found or ()]
 
     def _translated(self, worker: int, fault: TrialFault) -> TrialFault:
         slots = tuple(self._global(worker, local) for local in fault.slots)
@@ -201,13 +232,59 @@ class WorkerBank:
             self._faults.append(fault)
 
     def _lose(self, worker: int, died: WorkerDiedError) -> SlotsLostFault:
-        """Take a dead worker's slots away; name those that had a trial."""
-        self._others.pop(worker).close()
+        """Start a dead worker anew, or take its slots away; name those that had a trial.
+
+        Raises:
+            RunError: it was the last one.
+        """
+        self._queues.pop(worker).close()
         gone = {slot for slot in self._live if self._place(slot)[0] == worker}
-        self._live -= gone
-        if not self._live:  # our own slots were given up when there was too little memory for all
-            self._live = {s for s in range(self._placement.slots) if self._place(s)[0] == OWN}
-        return SlotsLostFault(tuple(sorted(gone & self._occupied)), str(died))
+        if not self._is_back(worker):
+            self._live -= gone
+            if not self._live:
+                raise RunError(f"{died}; no worker is left") from died
+        lost = gone & self._occupied - self._orphans
+        self._orphans |= lost
+        return SlotsLostFault(tuple(sorted(lost)), str(died))
+
+    def _is_back(self, worker: int) -> bool:
+        if self._restart is None or self._restarts[worker] == 0:
+            return False
+        self._restarts[worker] -= 1
+        try:
+            self._queues[worker] = Queue(self._restart(worker))
+        except WorkerDiedError:
+            return False
+        return True
+
+
+def start_all(placement: Placement, start: Callable[[int, int], Worker]) -> WorkerBank:
+    """Start every worker of a placement at once, by ``start(number, slots)``, and join them.
+
+    Raises:
+        WorkerDiedError: one could not start; all are closed.
+    """
+    workers: list[Worker] = []
+
+    def again(number: int) -> Worker:
+        worker = start(number, slots_of(number, placement))
+        try:
+            worker.wait_until_ready()
+        except BaseException:
+            worker.close()
+            raise
+        return worker
+
+    try:
+        for number in range(placement.workers):
+            workers.append(start(number, slots_of(number, placement)))
+        for worker in workers:
+            worker.wait_until_ready()
+    except BaseException:
+        for worker in workers:
+            worker.close()
+        raise
+    return WorkerBank(workers, placement, again)
 
 
 def _without(fault: TrialFault, slot: int) -> TrialFault | None:

@@ -1,7 +1,8 @@
 """A job in, a bank in a process of its own out: it does what the main process asks for over a pipe.
 
-A command is ``(number, name, arguments)``, a reply ``(number, value, error)``; the main process
-knows by the number which replies it still waits for. Nothing heavy is imported before the number
+A command is ``(number, name, arguments, link)``, a reply ``(number, value, error)``; the main process
+knows by the number which replies it still waits for. Commands with the same link form a chain:
+where one of them breaks it, the rest is skipped. Nothing heavy is imported before the number
 of threads is set, so the job itself comes pickled.
 """
 
@@ -11,17 +12,19 @@ import os
 import pickle
 import signal
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kltune.errors import KltuneError, RunError
 from kltune.launch.signals import ignored, spare_forked_children
 from kltune.launch.threads import keep_memory, share_cores
+from kltune.metrics.record import StepMetrics
 
 if TYPE_CHECKING:
+    from kltune.launch.assemble import JudgedOn
     from kltune.metrics.record import RewardScale
     from kltune.spec.load import LoadedSpec
     from kltune.tasks.protocol import Scorer
@@ -29,6 +32,17 @@ if TYPE_CHECKING:
 
 START = 0
 """Number of the reply that says that the bank stands."""
+
+Halts = Callable[[StepMetrics], bool]
+"""Whether a step gives reason to look before the next one; made to be pickled."""
+
+Link = tuple[int, Halts | None]
+"""The number of a chain and what breaks it, beside an error."""
+
+
+class Skipped:
+    """The value of a command that was not carried out, since its chain was broken."""
+
 
 COMMANDS = ("admit", "train_step", "evaluate", "save_checkpoint", "save_adapter", "evict")
 
@@ -44,6 +58,8 @@ class Job:
     slots: int
     stand_in: Scorer | None = None
     """In place of the proxy, for a run that only measures time."""
+    judged_on: JudgedOn = "select"
+    """Whose prompts evaluations use."""
 
 
 def serve(pipe: Connection, threads: int, payload: bytes) -> None:
@@ -62,19 +78,37 @@ def serve(pipe: Connection, threads: int, payload: bytes) -> None:
 
 def obey(pipe: Connection, bank: TrialBank) -> None:
     """Carry out commands until the other end is closed, or its process is gone."""
+    broken: int | None = None
     while True:
         try:
-            number, name, arguments = pipe.recv()
+            number, name, arguments, link = pipe.recv()
         except (EOFError, OSError):
             return
         assert name in COMMANDS, f"no command: {name}"
         value, failed = None, None
-        try:
-            value = getattr(bank, name)(*arguments)
-        except Exception as error:  # noqa: BLE001 - the main process decides, whatever it is
-            failed = error
+        if link is not None and link[0] == broken:
+            value = Skipped()
+        else:
+            value, failed = carried_out(bank, name, arguments)
+            if link is not None and (failed is not None or is_halted(link[1], name, value)):
+                broken = link[0]
         if not _reply(pipe, number, value, failed):
             return
+
+
+def carried_out(
+    bank: TrialBank, name: str, arguments: tuple[object, ...]
+) -> tuple[Any, Exception | None]:
+    """What a command returns, or what it raised."""
+    try:
+        return getattr(bank, name)(*arguments), None
+    except Exception as error:  # noqa: BLE001 - the main process decides, whatever it is
+        return None, error
+
+
+def is_halted(halts: Halts | None, name: str, value: Any) -> bool:
+    """Whether a command's value breaks its chain."""
+    return halts is not None and name == "train_step" and any(halts(one) for one in value)
 
 
 def _build(job: Job, threads: int) -> TrialBank:
@@ -84,7 +118,9 @@ def _build(job: Job, threads: int) -> TrialBank:
 
     torch.set_num_threads(threads)
     keep_memory()
-    ground = load_ground(job.spec.spec, find_inputs(job.spec), job.study_path, job.stand_in)
+    ground = load_ground(
+        job.spec.spec, find_inputs(job.spec), job.study_path, job.stand_in, job.judged_on
+    )
     return build_bank(ground, job.spec.spec, job.scale, job.slots)
 
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
+from kltune.metrics.gold_names import is_gold_metric
+
 Scope = Literal["step", "eval", "study"]
 
 
@@ -44,6 +46,12 @@ _STEP: tuple[tuple[str, str, str, str | None], ...] = (
         "kl/exact_seq",
         _NAT_SEQ,
         "The same, summed over each completion, mean over completions",
+        None,
+    ),
+    (
+        "kl/exact_max_token",
+        _NAT_TOKEN,
+        "The largest of the rollout's tokens: one far above the mean is an outlier that rules the penalty",
         None,
     ),
     (
@@ -274,8 +282,8 @@ METRICS: Mapping[str, Metric] = MappingProxyType({metric.name: metric for metric
 
 
 def check_names(names: Iterable[str]) -> None:
-    """Raise `ValueError` for any name that the registry does not hold."""
-    unknown = sorted(name for name in names if name not in METRICS)
+    """Raise `ValueError` for any name that neither the registry holds nor a spec's gold gives rise to."""
+    unknown = sorted(n for n in names if n not in METRICS and not is_gold_metric(n))
     if unknown:
         raise ValueError(
             f"unregistered metric {', '.join(map(repr, unknown))}: "

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+from kltune.metrics.gold_names import is_gold_metric
 from kltune.metrics.names import METRICS
 from kltune.metrics.rows import Row
 
@@ -47,9 +48,14 @@ def points(rows: Iterable[Row]) -> list[Point]:
     return [
         Point(name, float(value), int(row["time"] * 1000), int(row["step"]))
         for row in rows
-        for name in METRICS
+        for name in (*METRICS, *_further_names(row))
         if isinstance(value := row.get(name), int | float) and math.isfinite(value)
     ]
+
+
+def _further_names(row: Row) -> list[str]:
+    """Metrics of golds beside the objective's."""
+    return sorted(name for name in row if name not in METRICS and is_gold_metric(name))
 
 
 def flatten(obj: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
@@ -122,5 +128,10 @@ def sample_table(rows: Sequence[Row]) -> str:
         "num_tokens",
         "ended",
     ]
-    data = [[row.get(column) for column in columns] for row in rows]
+    further = sorted({name for row in rows for name in row.get("golds") or {}})
+    data = [
+        [*(row.get(c) for c in columns), *((row.get("golds") or {}).get(name) for name in further)]
+        for row in rows
+    ]
+    columns += [f"gold_{name}" for name in further]
     return json.dumps({"columns": columns, "data": data}, ensure_ascii=False, allow_nan=False)

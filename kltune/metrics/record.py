@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,19 @@ class EvalSample:
     """Sum of the exact per-position KL over the completion, nats."""
     num_tokens: int
     ended: bool
+    golds: Mapping[str, float] = field(default_factory=dict[str, float])
+    """What the golds beside the objective's say, by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class OtherGold:
+    """What a gold beside the objective's says of one slot at one step, in its own unit."""
+
+    mean: float
+    se: float
+    """Standard error over prompts (samples of a prompt are averaged first)."""
+    by_prompt: tuple[float, ...]
+    """Mean of each prompt, in the order of the select split."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +80,8 @@ class EvalMetrics:
     values: Mapping[str, float]
     """Every metric of the evaluation by its registered name."""
     samples: tuple[EvalSample, ...]
+    others: Mapping[str, OtherGold] = field(default_factory=dict[str, OtherGold])
+    """The golds beside the objective's, by name, of the same completions."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from math import nan
 from typing import Any
+
+from kltune.metrics.gold_names import gold_metric
+from kltune.metrics.record import OtherGold
 
 CONFIG = "config.json"
 STEPS = "metrics.jsonl"
@@ -39,3 +43,23 @@ def last_ending(events: Sequence[Mapping[str, Any]], attempt: int) -> Mapping[st
     """Find how ``attempt`` ended; none while it runs, or where its process died."""
     ended = [event for event in events if event.get("event") == "ended"]
     return ended[-1] if ended and int(ended[-1]["attempt"]) >= attempt else None
+
+
+def other_golds(row: Mapping[str, Any]) -> dict[str, OtherGold]:
+    """The golds beside the objective's in a row of evals.jsonl, by name; a study without any has none.
+
+    A number recorded as null (not finite) becomes NaN.
+    """
+    found: Mapping[str, Sequence[object]] = row.get("golds_by_prompt") or {}
+    return {
+        name: OtherGold(
+            mean=_number(row.get(gold_metric(name))),
+            se=_number(row.get(f"{gold_metric(name)}_se")),
+            by_prompt=tuple(_number(score) for score in scores),
+        )
+        for name, scores in found.items()
+    }
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, int | float) else nan

@@ -1,16 +1,18 @@
-"""Makes the kitchen task's weights from a seed: tokenizer, base, learned reward.
+"""Makes the kitchen task's weights from a seed: tokenizer, a base of one of three sizes, learned reward.
 
 One step per function, in order: words -> tokenizer, grammar -> base (supervised), base ->
-samples -> gold -> comparisons -> reward. A few minutes on one CPU core.
+samples -> gold -> comparisons -> reward. Minutes on one CPU core; the reward comes from the
+medium base, and all sizes are judged by it.
 """
 
 from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 import torch
@@ -47,15 +49,34 @@ class Recipe:
     reward: FitSettings = field(default_factory=lambda: FitSettings(steps=150))
 
 
-RECIPE: Final = Recipe()
+RECIPES: Final[Mapping[task.Size, Recipe]] = MappingProxyType(
+    {
+        "small": Recipe(hidden=48, feed_forward=128, sft_learning_rate=4e-3),
+        "medium": Recipe(),
+        "large": Recipe(hidden=192, feed_forward=512, sft_learning_rate=1e-3),
+    }
+)
+"""Width alone differs (twice, so about four times the parameters), and the step size with it."""
 
 
-def rebuild(folder: Path = task.WEIGHTS, seed: int = 0, recipe: Recipe = RECIPE) -> None:
-    """Write ``folder/base`` and ``folder/reward``; the same seed gives the same weights."""
+def rebuild(
+    folder: Path = task.WEIGHTS,
+    seed: int = 0,
+    size: task.Size = "medium",
+    recipe: Recipe | None = None,
+) -> None:
+    """Write a size's base into ``folder``, with the medium one ``folder/reward`` too.
+
+    The same seed gives the same weights. Without ``recipe``: that of the size.
+    """
+    recipe = RECIPES[size] if recipe is None else recipe
     tokenizer = build_tokenizer()
     base = train_base(tokenizer, recipe, seed)
-    base.save_pretrained(folder / "base")
-    tokenizer.save_pretrained(folder / "base")
+    base_folder = folder / task.FOLDERS[size]
+    base.save_pretrained(base_folder)
+    tokenizer.save_pretrained(base_folder)
+    if size != "medium":
+        return
     reward = train_reward(base, tokenizer, recipe, seed)
     reward.save(folder / "reward")
     _LOG.info("reward: held-out accuracy %.3f", reward.facts.held_out_accuracy)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from kltune.report.compare import Difference
 from kltune.report.controller_rules import controller_words, reference_words, target_words
 from kltune.report.controllers import INERT_BELOW
+from kltune.report.golds import other_golds_words
 from kltune.report.native import native_words
+from kltune.report.noise_blocks import group_claim
 from kltune.report.recommend import Recommendation, Versus
 from kltune.report.rows import StudyRows, TrialRow
 from kltune.spec.trial import ControllerKind
@@ -13,6 +15,7 @@ from kltune.trial.words import (
     MISSING,
     beta_unit_words,
     both_units,
+    limit_words,
     number,
     origin_words,
     score,
@@ -83,6 +86,7 @@ def answer_facts(study: StudyRows, found: Recommendation) -> tuple[Fact, ...]:
         ("Stop", _stop_long(study, found)),
         ("Gold", _gold_words(study, row)),
     ]
+    facts.append(("Other golds", other_golds_words(study, found)))
     facts.append(("How sure", sure_words(study, found)))
     if found.tied:
         facts.append(("Tied", _tied_words(study, found)))
@@ -91,20 +95,52 @@ def answer_facts(study: StudyRows, found: Recommendation) -> tuple[Fact, ...]:
 
 def sure_words(study: StudyRows, found: Recommendation) -> str:
     """How far the answer can be trusted; what the interval leaves out is said here too."""
-    caveat = "Every setting was trained once: the interval holds the noise of prompts, not that of a fresh seed."
-    rival = found.runner_up
-    if rival is None:
-        return f"It is the only feasible trial, so there is nothing to compare it with. {caveat}"
+    return " ".join([*_rival_words(study, found), _seed_words(found)])
+
+
+def _rival_words(study: StudyRows, found: Recommendation) -> list[str]:
+    ranking, rival = found.ranking, found.runner_up
+    if len(ranking.compared) + len(ranking.left_out) < 2:
+        return ["It is the only feasible trial, so there is nothing to compare it with."]
+    texts: list[str] = []
+    claim = group_claim(ranking)
+    most = ranking.most_below_best(found.best)
+    if found.tied:
+        count, total = 1 + len(found.tied), len(ranking.compared)
+        texts.append(f"{count} of {total} settings can't be told apart from the best {claim}.")
+        if count == total == 2:
+            difference = ranking.difference(found.best, (*found.tied, found.highest)[0])
+            doubt = "" if difference is None else difference.doubt
+            texts = [f"The two settings can't be told apart{doubt}."]
+        if most is not None:
+            texts.append(
+                f"Whichever of them is, this one is at most {score(most)} gold below it (95 % confidence)."
+            )
+    elif rival is not None and rival.difference is not None:
+        texts.append(f"It can be told apart from all others {claim}.")
+    if rival is not None:
+        texts.append(_nearest_words(study, rival))
+    return texts
+
+
+def _nearest_words(study: StudyRows, rival: Versus) -> str:
     name = f"trial {rival.row.number} ({setting_short(rival.row.setting, study.spec.kl_unit)})"
-    values = f"value {score(found.best.value)} against {score(rival.row.value)}"
     if rival.difference is None:
-        return f"Runner-up: {name}, {values}; no paired prompts to compare by. {caveat}"
-    verdict = f"The two can't be told apart{rival.difference.doubt}."
-    if rival.difference.is_told_apart:
-        verdict = "The two can be told apart on these prompts."
-    if found.highest is rival.row:
-        verdict = f"{verdict[:-1]}, so the tie rule below chose."
-    return f"Runner-up: {name}, {values}, difference {difference_words(rival.difference)}. {verdict} {caveat}"
+        return (
+            f"The next is {name}, value {score(rival.row.value)}; no paired prompts to compare by."
+        )
+    words = difference_words(rival.difference)
+    return f"The nearest setting of those that are not the best is {name}: difference {words}."
+
+
+def _seed_words(found: Recommendation) -> str:
+    repeats = found.ranking.repeats
+    if repeats is None:
+        return "Every setting was trained once: the intervals hold the noise of prompts, not that of a fresh seed."
+    return (
+        f"The noise of a fresh seed is in the intervals, measured on one setting with {repeats.floor.num_seeds} seeds; "
+        "every other setting was trained once."
+    )
 
 
 def difference_words(difference: Difference) -> str:
@@ -159,7 +195,7 @@ BASELINE_HEADER = (
     "difference (gold)",
     "95 % interval",
     "told apart",
-    "within KL limit",
+    "within limits",
 )
 
 
@@ -182,16 +218,15 @@ def baseline_cells(versus: Versus) -> tuple[str, ...]:
 
 
 def _tied_words(study: StudyRows, found: Recommendation) -> str:
-    """Which settings are as good as the highest, by the range of beta, and how the tie was broken."""
+    """Which settings may be the best, by the range of beta, and how the tie was broken."""
     group = (found.highest, *found.tied)
     betas = [row.setting.beta for row in group]
     numbers = ", ".join(str(row.number) for row in sorted(group, key=lambda t: t.number))
     penalties = [row.setting.penalty for row in group if row.setting.penalty is not None]
     unit = beta_unit_words(study.spec.beta_unit, study.spec.trainer.credit, *penalties)
-    held = f"{found.plateau.width} of {found.plateau.total} evaluations within 1 s.e. of its peak and the KL limit"
+    held = f"{found.plateau.width} of {found.plateau.total} evaluations within 1 s.e. of its peak and {limit_words(study.spec.objective)}"
     return (
-        f"trials {numbers} can't be told apart from the highest value (trial {found.highest.number}, "
-        f"{score(found.highest.value)}): beta from {number(min(betas))} to {number(max(betas))} "
-        f"{unit}. Of those within 1 s.e. of it, the one that holds its peak longest is recommended: "
+        f"trials {numbers} can't be told apart {group_claim(found.ranking)}: beta from {number(min(betas))} to "
+        f"{number(max(betas))} {unit}. Of those within 1 s.e. of the highest value, the one that holds its peak longest is recommended: "
         f"trial {found.best.number}, {held}"
     )

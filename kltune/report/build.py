@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kltune.metrics.jsonl import write_json
+from kltune.report.evidence import evidence_facts, gather_evidence
 from kltune.report.markdown import render_markdown
 from kltune.report.page import render_page
 from kltune.report.provenance import reproduce
@@ -37,7 +38,8 @@ def build_report(study_path: Path) -> ReportPaths:
     study = read_study(study_path)
     answer = recommend(study)
     importance = _importance(study_path)
-    document = compose(study, answer, importance)
+    evidence = gather_evidence(study, answer)
+    document = compose(study, answer, importance, evidence)
     paths = ReportPaths(study_path / HTML, study_path / "report.md", study_path / "report.json")
     _replace(paths.html, render_page(document))
     _replace(paths.markdown, render_markdown(document))
@@ -50,6 +52,7 @@ def build_report(study_path: Path) -> ReportPaths:
             "num_used": importance.num_used,
             "num_trials": importance.num_trials,
         },
+        "evidence": evidence_facts(study, answer, evidence),
         "curves": [curve_data(row) for row in study.trials],
         "environment": dict(study.environment),
         "command": reproduce(study),

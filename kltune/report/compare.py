@@ -1,8 +1,9 @@
 """Two trials in, the difference of their values with an interval from paired prompts out.
 
 Every trial is judged on the same prompts in the same order, so the difference is taken prompt
-by prompt. Seeds are not repeated within a sweep: the interval holds the noise of prompts and
-their samples only, never that of another training run.
+by prompt. The interval here is that of one pair looked at alone, with the noise of prompts and
+their samples only; kltune.report.ranking has those of all pairs together, with that of seeds where
+it was measured.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from scipy import stats
 from kltune.report.rows import Checkpoint, StudyRows, TrialRow
 from kltune.spec.study import ObjectiveSpec, StudySpec
 from kltune.spec.trial import BetaUnit, KLUnit
+from kltune.trial.limits import are_respected
 from kltune.units import advantage_scale
 
 CONFIDENCE = 0.95
@@ -23,7 +25,7 @@ CONFIDENCE = 0.95
 FEWEST_DIFFERING = 3
 """Prompts whose gold differs, below which nothing is told of its noise."""
 
-_ZERO = 1e-9
+ROUNDING = 1e-9
 """Gold below this is rounding."""
 
 
@@ -44,15 +46,28 @@ class Difference:
         """Why the prompts can't tell, whatever the interval says; "on these prompts" where they can."""
         if self.num_differing < FEWEST_DIFFERING:
             return f": only {self.num_differing} of {self.num_prompts} prompts differ, so the prompts can't tell"
-        if self.high - self.low <= _ZERO:
+        if self.high - self.low <= ROUNDING:
             return ": all prompts differ by the same, which says nothing of their noise"
         return " on these prompts"
 
     @property
     def is_told_apart(self) -> bool:
         """Whether the interval leaves out 0, and has a width that the prompts can tell."""
-        is_sound = self.num_differing >= FEWEST_DIFFERING and self.high - self.low > _ZERO
+        is_sound = self.num_differing >= FEWEST_DIFFERING and self.high - self.low > ROUNDING
         return is_sound and (self.low > 0 or self.high < 0)
+
+
+def is_within(
+    row: TrialRow, checkpoint: Checkpoint, objective: ObjectiveSpec, unit: KLUnit
+) -> bool:
+    """Whether a checkpoint of ``row`` respects the limits of the objective, on KL and on other golds."""
+    limit = math.inf if objective.kl_limit is None else objective.kl_limit
+    start = {} if row.start is None else row.start.others
+    return checkpoint.kl(unit) <= limit and are_respected(
+        objective.gold_limits,
+        {name: other.by_prompt for name, other in checkpoint.others.items()},
+        {name: other.by_prompt for name, other in start.items()},
+    )
 
 
 def prompt_scores(row: TrialRow, objective: ObjectiveSpec, unit: KLUnit) -> np.ndarray | None:
@@ -75,8 +90,7 @@ def prompt_scores(row: TrialRow, objective: ObjectiveSpec, unit: KLUnit) -> np.n
     elif objective.metric == "gold_mean":
         scores = _area(points)
     else:
-        limit = math.inf if objective.kl_limit is None else objective.kl_limit
-        scores = _cross_valued([c for c in after if c.kl(unit) <= limit] or after)
+        scores = _cross_valued([c for c in after if is_within(row, c, objective, unit)] or after)
     return scores if bool(np.isfinite(scores).all()) else None
 
 
@@ -116,7 +130,7 @@ def value_difference(
         centre = a.value - b.value
     se = float(paired.std(ddof=1)) / math.sqrt(num_prompts)
     half = float(stats.t.ppf(0.5 + CONFIDENCE / 2, num_prompts - 1)) * se
-    num_differing = int((np.abs(paired) > _ZERO).sum())
+    num_differing = int((np.abs(paired) > ROUNDING).sum())
     return Difference(centre, centre - half, centre + half, num_prompts, num_differing)
 
 
@@ -128,7 +142,7 @@ class Plateau:
     last_step: int
     """The unbroken stretch around the peak: the window to stop in."""
     width: int
-    """Evaluations anywhere in the trial within one standard error of the peak and within the limit."""
+    """Evaluations anywhere in the trial within one standard error of the peak and within the limits."""
     total: int
     """Evaluations after step 0."""
 
@@ -138,10 +152,9 @@ def plateau(row: TrialRow, objective: ObjectiveSpec, unit: KLUnit) -> Plateau | 
     peak = row.peak
     if peak is None:
         return None
-    limit = math.inf if objective.kl_limit is None else objective.kl_limit
     after = [c for c in row.checkpoints if c.step > 0]
     floor = peak.gold - (peak.gold_se if math.isfinite(peak.gold_se) else 0.0)
-    is_good = [c.gold >= floor and c.kl(unit) <= limit for c in after]
+    is_good = [c.gold >= floor and is_within(row, c, objective, unit) for c in after]
     steps = [c.step for c in after]
     if peak.step not in steps:
         return Plateau(peak.step, peak.step, sum(is_good), len(after))

@@ -58,7 +58,7 @@ def parallel_coordinates(
             side.set_visible(False)
     text = (
         f"Settings of the {len(judged)} trials with a value; blue low, orange high value, "
-        "dotted: over the KL limit"
+        "dotted: outside the limits"
     )
     text += "." if best is None else f", green: the recommended trial {best.number}."
     return Figure(out[0], text, is_wide=True)

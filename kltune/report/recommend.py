@@ -6,9 +6,12 @@ import math
 from dataclasses import dataclass
 
 from kltune.report.compare import Difference, Plateau, plateau, value_difference
+from kltune.report.ranking import Ranking, rank
 from kltune.report.rows import StudyRows, TrialRow
 from kltune.spec.trial import KLUnit
+from kltune.trial.limits import floor_of
 from kltune.trial.outcome import TrialState
+from kltune.trial.words import is_noise, limit_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +31,13 @@ class Recommendation:
     highest: TrialRow
     """The trial with the highest told value; differs from best where a tie was broken."""
     tied: tuple[TrialRow, ...]
-    """Other candidates whose value can't be told apart from the highest one's."""
+    """The others that may be the best as well, by number: no order is claimed among them."""
     plateau: Plateau
     runner_up: Versus | None
+    """The nearest of those that are told apart from the best; none where none is."""
     baselines: tuple[Versus, ...]
     """Known recipes and the beta = 0 arm, whether they respect the limit or not."""
+    ranking: Ranking
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,36 +56,36 @@ Answer = Recommendation | NoAnswer
 def recommend(study: StudyRows) -> Answer:
     """Choose among feasible complete trials.
 
-    The highest told value wins; among those that can't be told apart from it (95 % interval of
-    the paired difference includes 0) and are within one standard error of its peak the one with
-    more evaluations within one standard error of its own peak; then the higher value; then the
-    lower number. The second condition keeps a wide interval from recommending a visibly worse value.
+    Of the settings that may be the best (the first group of `Ranking`) and whose value is within one
+    standard error of the highest one's peak, the one with more evaluations within one standard error
+    of its own peak; then the higher value; then the lower number. The second condition keeps a wide
+    interval from recommending a visibly worse value. Repeats on other seeds are no candidates.
     """
-    candidates = sorted((t for t in study.trials if t.is_candidate), key=_by_value)
+    candidates = sorted(
+        (t for t in study.trials if t.is_candidate and not is_noise(t.origin)), key=_by_value
+    )
     if not candidates:
         return _no_answer(study)
     objective, unit = study.spec.objective, study.spec.kl_unit
+    ranking = rank(study)
     highest = candidates[0]
-    tied = tuple(
-        other
-        for other in candidates[1:]
-        if (d := value_difference(highest, other, objective, unit)) is not None
-        and not d.is_told_apart
-    )
+    group = ranking.groups[0] if ranking.group_of(highest) == 1 else (highest,)
+    tied = tuple(row for row in group if row is not highest)
     widths = {t.number: plateau(t, objective, unit) for t in (highest, *tied)}
     close = [t for t in tied if _is_close(highest, t)]
     best = min((highest, *close), key=lambda t: (-_width(widths[t.number]), *_by_value(t)))
     stretch = widths[best.number]
     assert stretch is not None, "a feasible complete trial has a peak"
-    others = [t for t in candidates if t.number != best.number]
+    others = [t for t in candidates if t not in group]
     compared = [t for t in study.trials if is_baseline(t) and t.number != best.number]
     return Recommendation(
         best=best,
         highest=highest,
         tied=tied,
         plateau=stretch,
-        runner_up=_versus(study, best, others[0]) if others else None,
-        baselines=tuple(_versus(study, best, t) for t in compared),
+        runner_up=_versus(study, ranking, best, others[0]) if others else None,
+        baselines=tuple(_versus(study, ranking, best, t) for t in compared),
+        ranking=ranking,
     )
 
 
@@ -104,8 +109,12 @@ def _width(stretch: Plateau | None) -> int:
     return 0 if stretch is None else stretch.width
 
 
-def _versus(study: StudyRows, best: TrialRow, other: TrialRow) -> Versus:
-    return Versus(other, value_difference(best, other, study.spec.objective, study.spec.kl_unit))
+def _versus(study: StudyRows, ranking: Ranking, best: TrialRow, other: TrialRow) -> Versus:
+    """With the interval that holds for all candidates together; of the pair alone beside one that is none."""
+    found = ranking.difference(best, other)
+    if found is None:
+        found = value_difference(best, other, study.spec.objective, study.spec.kl_unit)
+    return Versus(other, found)
 
 
 def _no_answer(study: StudyRows) -> NoAnswer:
@@ -123,7 +132,7 @@ def _no_answer(study: StudyRows) -> NoAnswer:
     if complete:
         return NoAnswer(
             f"No feasible trial: none of the {len(complete)} complete trials has a checkpoint after "
-            "step 0 that respects the KL limit.",
+            f"step 0 that respects {limit_words(study.spec.objective)}.",
             _limit_advice(study, complete),
             is_final,
         )
@@ -158,6 +167,9 @@ def _limit_advice(study: StudyRows, complete: tuple[TrialRow, ...]) -> tuple[str
         for c in t.checkpoints
         if c.step > 0 and math.isfinite(c.kl(unit))
     ]
+    of_golds = _gold_advice(study, complete)
+    if limit is None and of_golds:
+        return tuple(of_golds)
     if limit is None or not reached:
         return (
             "All complete trials diverged before their first evaluation: lower trainer.learning_rate.",
@@ -167,12 +179,43 @@ def _limit_advice(study: StudyRows, complete: tuple[TrialRow, ...]) -> tuple[str
         f"The lowest KL at an evaluation after step 0 was {lowest:.3g} {words} (trial {row.number}, step "
         f"{checkpoint.step}, beta {row.setting.beta:.3g}); the limit is {limit:.3g} {words}."
     ]
+    if of_golds and lowest <= limit:
+        return (
+            *advice,
+            *of_golds,
+        )  # more beta is no answer to what golds forbid within the KL limit
     if checkpoint.step == min(c.step for c in row.checkpoints if c.step > 0):
         advice.append(
             "It was passed before the first evaluation: lower evaluate.every or the learning rate "
             f"({row.setting.learning_rate:.3g} in that trial)."
         )
+    advice += of_golds
     top = max(t.setting.beta for t in complete)
     advice.append(f"Move the range of search.beta up (largest beta tried: {top:.3g}).")
     advice.append("Or raise objective.kl_limit and guards.kl.limit if that much KL is acceptable.")
     return tuple(advice)
+
+
+def _gold_advice(study: StudyRows, rows: tuple[TrialRow, ...]) -> list[str]:
+    """How near each limited gold came to its floor, and what to change."""
+    advice: list[str] = []
+    for name, limit in study.spec.objective.gold_limits.items():
+        reached = [
+            (c.others[name].mean, row, c)
+            for row in rows
+            for c in row.checkpoints
+            if c.step > 0 and name in c.others and math.isfinite(c.others[name].mean)
+        ]
+        start = next((r.start.others.get(name) for r in rows if r.start is not None), None)
+        floor = floor_of(limit, None if start is None else start.by_prompt)
+        if not reached or floor is None or start is None:
+            continue
+        highest, row, checkpoint = max(reached, key=lambda entry: entry[0])
+        text = (
+            f"{name}: {start.mean:.3g} at step 0, at most {highest:.3g} after it (trial {row.number}, step "
+            f"{checkpoint.step}); the lowest allowed is {floor:.3g}."
+        )
+        if highest < floor:
+            text += f" Lower it by objective.also.{name} if less of it is acceptable."
+        advice.append(text)
+    return advice

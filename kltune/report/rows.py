@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from kltune.errors import StudyError
 from kltune.metrics.jsonl import read_json
+from kltune.metrics.record import OtherGold
+from kltune.metrics.rows import other_golds
 from kltune.report.trial_cost import TrialCost, seconds_in_slot, trial_cost
 from kltune.spec.load import from_resolved
 from kltune.spec.study import ObjectiveSpec, StudySpec
@@ -46,6 +48,8 @@ class Checkpoint:
     kl_token: float
     kl_seq: float
     gold_by_prompt: tuple[float, ...]
+    others: Mapping[str, OtherGold] = field(default_factory=dict[str, OtherGold])
+    """The golds beside the objective's, by name."""
 
     def kl(self, unit: KLUnit) -> float:
         """Exact KL in ``unit``."""
@@ -124,7 +128,7 @@ class TrialRow:
 
     @property
     def is_feasible(self) -> bool | None:
-        """Whether the KL limit of the objective is respected; none where it was not judged."""
+        """Whether the limits of the objective are respected; none where it was not judged."""
         return None if self.outcome is None else self.outcome.is_feasible
 
     @property
@@ -151,7 +155,7 @@ class TrialRow:
 
     @property
     def is_candidate(self) -> bool:
-        """Whether it may be recommended: it ran its course or was stopped by a guard, within the limit."""
+        """Whether it may be recommended: it ran its course or was stopped by a guard, within the limits."""
         return (
             self.state is TrialState.COMPLETE
             and self.is_feasible is True
@@ -248,6 +252,7 @@ def _checkpoint(row: Mapping[str, Any]) -> Checkpoint:
         gold_by_prompt=tuple(
             NAN if g is None else float(g) for g in row.get("gold_by_prompt") or ()
         ),
+        others=other_golds(row),
     )
 
 

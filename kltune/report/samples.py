@@ -70,10 +70,15 @@ def _card(title: str, sample: Sample) -> Card:
         title=title,
         completion=shortened(str(sample.get("completion", ""))),
         numbers=(
-            f"gold {score(sample.get('gold'))}, proxy {score(sample.get('proxy'))}, "
+            f"gold {score(sample.get('gold'))}, {_further(sample)}proxy {score(sample.get('proxy'))}, "
             f"KL {number(sample.get('kl_seq'))} nats in {sample.get('num_tokens', '?')} tokens{cut}"
         ),
     )
+
+
+def _further(sample: Sample) -> str:
+    golds: Mapping[str, float] = sample.get("golds") or {}
+    return "".join(f"{name} {score(value)}, " for name, value in golds.items())
 
 
 def shortened(text: str) -> str:

@@ -13,6 +13,7 @@ from kltune.report.answer import (
 )
 from kltune.report.cautions import cautions
 from kltune.report.compare import worst_overoptimised
+from kltune.report.confirm_blocks import confirmed_words, is_of, read_confirmation
 from kltune.report.controller_blocks import controller_blocks
 from kltune.report.controller_rules import rule_sentence
 from kltune.report.document import (
@@ -26,6 +27,7 @@ from kltune.report.document import (
     Paragraph,
     Section,
 )
+from kltune.report.evidence import Evidence, evidence_sections
 from kltune.report.figures import against_kl, importance_bars, over_steps
 from kltune.report.parallel import parallel_coordinates
 from kltune.report.provenance import provenance
@@ -38,16 +40,20 @@ from kltune.study.importance import Importance
 from kltune.trial.outcome import TrialState
 
 
-def compose(study: StudyRows, answer: Answer, importance: Importance) -> Document:
+def compose(
+    study: StudyRows, answer: Answer, importance: Importance, evidence: Evidence
+) -> Document:
     """The whole report, the answer first."""
     best = answer.best if isinstance(answer, Recommendation) else None
+    ranking = answer.ranking if isinstance(answer, Recommendation) else None
     worst = worst_overoptimised(study.trials)
     sections = [
         Section("Recommendation", "recommendation", _answer_blocks(study, answer)),
+        *evidence_sections(study, answer, evidence),
         Section("Gold and proxy against KL", "frontier", _frontier_blocks(study, best, worst)),
         Section("Over the steps", "steps", _step_blocks(study, best, worst)),
         Section("How the controllers behaved", "controllers", controller_blocks(study)),
-        Section("All trials", "trials", trial_blocks(study, best)),
+        Section("All trials", "trials", trial_blocks(study, best, ranking)),
         Section("What mattered", "importance", _importance_blocks(study, best, importance)),
         Section("What the models wrote", "samples", sample_blocks(best, worst)),
         Section("What was not tested", "untested", (_untested(study, answer),)),
@@ -57,10 +63,19 @@ def compose(study: StudyRows, answer: Answer, importance: Importance) -> Documen
     return Document(
         title=f"kltune: {study.spec.name}",
         subtitle=_progress(study),
-        headline=answer.reason if isinstance(answer, NoAnswer) else headline(study, answer),
+        headline=_headline(study, answer),
         is_answer=best is not None,
         sections=tuple(s for s in sections if s.blocks),
     )
+
+
+def _headline(study: StudyRows, answer: Answer) -> str:
+    """The answer, and what a confirmation said about it."""
+    if isinstance(answer, NoAnswer):
+        return answer.reason
+    confirmed = confirmed_words(study, answer)
+    first = headline(study, answer)
+    return first if confirmed is None else f"{first} {confirmed}"
 
 
 def _progress(study: StudyRows) -> str:
@@ -153,16 +168,21 @@ def _importance_blocks(
 
 
 def _untested(study: StudyRows, answer: Answer) -> Bullets:
+    confirmation = read_confirmation(study.path)
     seeds: Sequence[int] = sorted({row.setting.seed for row in study.trials})
     listed = ", ".join(map(str, seeds)) or str(study.spec.seed)
-    items = [
-        f"Fresh seeds: every setting was trained once (seed {listed}). Another run of the same setting may differ "
-        "by more than the intervals here.",
-        "The test prompts: no trial has seen them. Values here are on the select prompts, which also chose the "
-        "winner: expect a little less on new ones.",
+    items: list[str] = []
+    if confirmation is None or not is_of(confirmation, answer):
+        items += [
+            f"Fresh seeds: settings were trained once each (seed {listed}). Another run of the same setting may differ "
+            "by more than the intervals here. kltune confirm trains the best anew.",
+            "The test prompts: no trial has seen them. Values here are on the select prompts, which also chose the "
+            "winner: expect a little less on new ones. kltune confirm judges there.",
+        ]
+    items.append(
         f"Another base model, more than {study.spec.trainer.steps} steps, another batch size than "
-        f"{study.spec.trainer.rows} completions a step.",
-    ]
+        f"{study.spec.trainer.rows} completions a step."
+    )
     if isinstance(answer, Recommendation) and study.spec.objective.metric == "gold_peak":
         items.append(
             f"The choice among {len(study.trials)} trials: the corrected value allows for having picked the best step "

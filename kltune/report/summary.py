@@ -88,7 +88,13 @@ def curve_data(row: TrialRow) -> dict[str, Any]:
     """The evaluations of one trial, as columns."""
     points = row.checkpoints
     names = ("step", "gold", "gold_se", "proxy", "proxy_se", "kl_token", "kl_seq")
-    return {"number": row.number, **{n: [getattr(c, n) for c in points] for n in names}}
+    columns: dict[str, Any] = {n: [getattr(c, n) for c in points] for n in names}
+    if points and points[0].others:
+        columns["golds"] = {
+            name: [c.others[name].mean for c in points if name in c.others]
+            for name in points[0].others
+        }
+    return {"number": row.number, **columns}
 
 
 def _best(study: StudyRows, found: Recommendation) -> dict[str, Any]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from kltune.report.document import Block, Grid, Paragraph
+from kltune.report.ranking import Ranking
 from kltune.report.rows import StudyRows, TrialRow
 from kltune.trial.words import (
     KL_UNIT,
     MISSING,
     duration,
+    limit_words,
     number,
     origin_words,
     score,
@@ -16,6 +18,7 @@ from kltune.trial.words import (
 
 _HEADER = (
     "trial",
+    "group",
     "setting",
     "from",
     "value",
@@ -26,7 +29,7 @@ _HEADER = (
     "KL at peak (nats/sequence)",
     "steps",
     "state",
-    "within KL limit",
+    "within limits",
     "why it ended",
     "proxy: peak → last",
     "beta range",
@@ -34,27 +37,37 @@ _HEADER = (
 )
 
 
-def trial_blocks(study: StudyRows, best: TrialRow | None) -> tuple[Block, ...]:
-    """A note on how to read it, and the table; empty before the first trial."""
+def trial_blocks(
+    study: StudyRows, best: TrialRow | None, ranking: Ranking | None = None
+) -> tuple[Block, ...]:
+    """A note on how to read it, and the table; empty before the first trial.
+
+    In the groups of ``ranking``, best first, and by trial number within each: values that
+    can't be told apart are not put in order.
+    """
     if not study.trials:
         return ()
-    rows = sorted(study.trials, key=_table_order)
+    groups = {
+        row.number: None if ranking is None else ranking.group_of(row) for row in study.trials
+    }
+    rows = sorted(study.trials, key=lambda row: _table_order(row, groups[row.number]))
     limit = study.spec.objective.kl_limit
     unit = study.beta_unit_words
     grid = Grid(
         header=_HEADER,
-        rows=tuple(_cells(study, row) for row in rows),
+        rows=tuple(_cells(study, row, groups[row.number]) for row in rows),
         marked=frozenset(i for i, row in enumerate(rows) if row is best),
-        numeric=frozenset((0, 3, 4, 5, 6, 7, 8, 9, 13, 14, 15)),
+        numeric=frozenset((0, 1, 4, 5, 6, 7, 8, 9, 10, 14, 15, 16)),
         kind="trials",
     )
     words = (
         "there is no KL limit"
         if limit is None
-        else f"{number(limit)} {KL_UNIT[study.spec.kl_unit]}"
+        else f"KL {number(limit)} {KL_UNIT[study.spec.kl_unit]}"
     )
     note = Paragraph(
-        f"Highest value first; then the trials over the KL limit ({words}), pruned, failed and unfinished "
+        "In groups that can't be told apart, the one that may hold the best first; within a group by trial number, "
+        f"which says nothing of which is better. Then repeats on other seeds, the trials outside {limit_words(study.spec.objective)} ({words}), pruned, failed and unfinished "
         "ones. Value: what the search maximised, "
         f"{study.spec.objective.metric} on the select prompts. ± is one standard error over prompts. Setting: penalty "
         f"and beta in {unit}; “→ 0.1/{study.spec.kl_unit.value[:3]} h 500” is a target of 0.1 {KL_UNIT[study.spec.kl_unit]} with a horizon of 500 "
@@ -64,13 +77,13 @@ def trial_blocks(study: StudyRows, best: TrialRow | None) -> tuple[Block, ...]:
     return (note, grid)
 
 
-def _table_order(row: TrialRow) -> tuple[int, float, int]:
+def _table_order(row: TrialRow, group: int | None) -> tuple[int, int, int]:
     if row.value is None:
-        return (2, 0.0, row.number)
-    return (0 if row.is_candidate else 1, -row.value, row.number)
+        return (2, 0, row.number)
+    return (0 if row.is_candidate else 1, 10**9 if group is None else group, row.number)
 
 
-def _cells(study: StudyRows, row: TrialRow) -> tuple[str, ...]:
+def _cells(study: StudyRows, row: TrialRow, group: int | None) -> tuple[str, ...]:
     start, peak, final = row.start, row.peak, row.final
     moved = row.beta_range
     betas = MISSING
@@ -84,6 +97,7 @@ def _cells(study: StudyRows, row: TrialRow) -> tuple[str, ...]:
         proxies = f"{score(peak.proxy)} → {score(final.proxy)}"
     return (
         str(row.number),
+        MISSING if group is None else str(group),
         setting_short(row.setting, study.spec.kl_unit),
         origin_words(row.origin),
         score(row.value),

@@ -12,7 +12,16 @@ from rich.text import Text
 
 from kltune.trial.words import origin_words
 
-_SHOWN = ("In your framework", "Controller", "Stop", "Gold", "How sure", "Tied", "What to change")
+_SHOWN = (
+    "In your framework",
+    "Controller",
+    "Stop",
+    "Gold",
+    "Other golds",
+    "How sure",
+    "Tied",
+    "What to change",
+)
 
 
 def final_summary(

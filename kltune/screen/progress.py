@@ -33,6 +33,8 @@ class Scope:
     """Number and value of their best feasible one."""
     credit: Credit = "sequence"
     """Which tokens pay for a KL in the reward: the unit of beta depends on it."""
+    limits: str = "the KL limit"
+    """What a checkpoint must respect, in words."""
 
 
 @dataclass(slots=True)

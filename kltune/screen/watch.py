@@ -95,13 +95,14 @@ class PlainScreen:
         self._line(
             f"trial {metrics.trial_number} step {metrics.step}/{self.progress.scope.steps}: gold "
             f"{score(metrics.gold, metrics.gold_se)}, proxy {score(metrics.proxy, metrics.proxy_se)}, KL "
-            f"{both_units(metrics.kl_token, metrics.kl_seq)}, beta {beta}"
+            f"{both_units(metrics.kl_token, metrics.kl_seq)}, beta {beta}{_other_golds(metrics)}"
         )
 
     def ended(self, outcome: TrialOutcome) -> None:
         """A trial left its slot."""
         self.progress.ended(outcome)
-        self._line(f"{ended_words(outcome)} [{_counts(self.progress)}]")
+        words = ended_words(outcome, self.progress.scope.limits)
+        self._line(f"{words} [{_counts(self.progress)}]")
 
     def _line(self, text: str) -> None:
         self._stream.write(f"{text}\n")
@@ -172,8 +173,8 @@ def render_progress(progress: Progress) -> Group:
     penalties = [view.trial.setting.penalty for view in progress.slots.values()]
     beta_unit = beta_unit_words(scope.beta_unit, scope.credit, *penalties)
     unit = Text(f"beta in {beta_unit}; gold on select prompts", style="dim")
-    endings = [Text(ended_words(outcome), overflow="fold") for outcome in progress.recent]
-    best = Text("best so far: none within the KL limit", style="dim")
+    endings = [Text(ended_words(o, scope.limits), overflow="fold") for o in progress.recent]
+    best = Text(f"best so far: none within {scope.limits}", style="dim")
     if progress.best is not None:
         best = Text(
             f"best so far: trial {progress.best[0]}, value {score(progress.best[1])}",
@@ -182,13 +183,13 @@ def render_progress(progress: Progress) -> Group:
     return Group(head, table, unit, *endings, best)
 
 
-def ended_words(outcome: TrialOutcome) -> str:
-    """An ending on one line, with the guard's own words."""
+def ended_words(outcome: TrialOutcome, limits: str = "the KL limit") -> str:
+    """An ending on one line, with the guard's own words; ``limits``: what an infeasible trial broke."""
     state = STATE_OF[outcome.verdict.reason]
     words = f"trial {outcome.trial_number} {state.value} after {outcome.steps_run} steps"
     words += f" ({outcome.verdict.reason.value}): {outcome.verdict.detail}"
     if outcome.value is not None:
-        limit = "" if outcome.is_feasible is not False else ", over the KL limit"
+        limit = "" if outcome.is_feasible is not False else f", outside {limits}"
         words += f"; value {score(outcome.value)}{limit}"
     return words
 
@@ -217,6 +218,10 @@ def _slot_cells(progress: Progress, view: SlotView) -> tuple[str, ...]:
         MISSING if step is None else number(step.kl_seq),
         number(_beta(view)),
     )
+
+
+def _other_golds(metrics: EvalMetrics) -> str:
+    return "".join(f", {name} {score(o.mean, o.se)}" for name, o in metrics.others.items())
 
 
 def _beta(view: SlotView) -> float:

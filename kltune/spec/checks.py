@@ -13,8 +13,9 @@ from typing import Final
 
 from kltune.errors import SpecError
 from kltune.spec.load import LoadedSpec, resolve_path
+from kltune.spec.model import BUILTIN_MODELS, REBUILD
 from kltune.spec.problems import Problem, message
-from kltune.spec.task import BuiltinTask, TaskSpec
+from kltune.spec.task import BuiltinTask, ProxySpec
 
 _KLTUNE: Final = Path(__file__).parents[1]
 _HUB_ID: Final = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
@@ -47,12 +48,10 @@ def _model_problems(loaded: LoadedSpec) -> list[Problem]:
 
 
 def _builtin_problem(name: str) -> str | None:
-    # A built-in model is one that kltune can rebuild.
-    names = sorted(p.stem for p in _KLTUNE.glob("rebuild/*.py") if p.stem != "__init__")
-    if name not in names:
-        return f"no built-in model {name!r}; built in: {', '.join(names)}"
-    if not (_KLTUNE / "tasks" / name / "weights" / "base" / "config.json").is_file():
-        return f"the weights of {name!r} are missing; `kltune task rebuild {name}` makes them"
+    if name not in BUILTIN_MODELS:
+        return f"no built-in model {name!r}; built in: {', '.join(BUILTIN_MODELS)}"
+    if not (_KLTUNE / BUILTIN_MODELS[name] / "config.json").is_file():
+        return f"the weights of {name!r} are missing; `{REBUILD[name]}` makes them"
     return None
 
 
@@ -108,11 +107,14 @@ def _task_problems(loaded: LoadedSpec) -> list[Problem]:
         text = f"no built-in task {task.builtin!r}; built in: {', '.join(names)}"
         return [] if task.builtin in names else [Problem("task", text)]
     problems = [Problem("task.prompts", text) for text in _prompts_problems(loaded, task.prompts)]
-    functions = {"task.proxy": task.proxy, "task.gold": task.gold}
+    golds = {"task.gold": task.gold, **{f"task.golds.{n}": f for n, f in task.golds.items()}}
+    functions = {"task.proxy": task.proxy, **golds}
     for path, function in functions.items():
         if isinstance(function, str):
             problems += [Problem(path, text) for text in _function_problems(loaded, function)]
-    return [*problems, *_sameness_problems(loaded, task)]
+    for path, gold in golds.items():
+        problems += [Problem(path, text) for text in _sameness_problems(loaded, task.proxy, gold)]
+    return problems
 
 
 def _prompts_problems(loaded: LoadedSpec, text: str) -> list[str]:
@@ -168,14 +170,13 @@ def _defined_names(path: Path) -> set[str] | None:
     return None if "*" in names else names
 
 
-def _sameness_problems(loaded: LoadedSpec, task: TaskSpec) -> list[Problem]:
-    if not isinstance(task.proxy, str) or _place(loaded, task.proxy) != _place(loaded, task.gold):
+def _sameness_problems(loaded: LoadedSpec, proxy: str | ProxySpec, gold: str) -> list[str]:
+    if not isinstance(proxy, str) or _place(loaded, proxy) != _place(loaded, gold):
         return []
-    text = (
+    return [
         "is the same function as task.proxy; gold must be a judgement that training never sees "
-        f"(got {task.gold!r} for both)"
-    )
-    return [Problem("task.gold", text)]
+        f"(got {gold!r} for both)"
+    ]
 
 
 def _place(loaded: LoadedSpec, reference: str) -> tuple[str, str]:

@@ -2,11 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, Literal, Self
 
 from pydantic import Field, PositiveInt, model_validator
 
 from kltune.spec.closed import Closed, FieldProblems
+
+BUILTIN_MODELS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "kitchen": "tasks/kitchen/weights/base",
+        "kitchen-small": "tasks/kitchen/weights/base-small",
+        "kitchen-large": "tasks/kitchen/weights/base-large",
+    }
+)
+"""Models that ship with kltune and the folder of each within the package."""
+
+REBUILD: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "kitchen": "kltune task rebuild kitchen",
+        "kitchen-small": "kltune task rebuild kitchen --size small",
+        "kitchen-large": "kltune task rebuild kitchen --size large",
+    }
+)
+"""The command that makes the weights of each."""
 
 
 class ModelSpec(Closed):

@@ -18,6 +18,7 @@ from kltune.spec.algorithm import KLSpec
 from kltune.spec.closed import Closed, FieldProblems
 from kltune.spec.control import ControlSpec, control_problems
 from kltune.spec.model import ModelSpec
+from kltune.spec.objective import ObjectiveSpec, unknown_golds
 from kltune.spec.penalty import Penalty
 from kltune.spec.price import PriceSpec
 from kltune.spec.recipes import RECIPES
@@ -25,17 +26,6 @@ from kltune.spec.search import SearchSpec, biased_problems
 from kltune.spec.task import Task
 from kltune.spec.trainer import TrainerSpec
 from kltune.spec.trial import CONTROLLER_CLIP, BetaUnit, KLUnit
-
-
-class ObjectiveSpec(Closed):
-    """The number that a trial is worth (design.md §3)."""
-
-    metric: Literal["gold_peak", "gold_final", "gold_mean"] = "gold_peak"
-    """Gold at the best checkpoint that respects the limit; mean of the last two evaluations; or mean over
-    the budget."""
-
-    kl_limit: PositiveFloat | None = None
-    """Constraint on the KL of a checkpoint, in ``kl_unit``; none: unconstrained."""
 
 
 class KLGuardSpec(Closed):
@@ -104,6 +94,10 @@ class BudgetSpec(Closed):
 
     wall: float | None = Field(default=None, gt=0)
     """Wall clock of one `kltune sweep` in seconds (YAML: 900, 900s, 15m, 2h)."""
+
+    noise_seeds: NonNegativeInt = 0
+    """Further seeds of the beta = 0 arm (of the first baseline where there is none), to measure what a
+    seed alone changes; they count as trials, and none of them is recommended."""
 
     retries: NonNegativeInt = 2
     """Further attempts of a trial that ended in an error."""
@@ -202,6 +196,7 @@ class StudySpec(Closed):
             *self._budget_problems(),
             *self._controller_problems(),
             *self._penalty_problems(),
+            *unknown_golds(self.objective, self.task.golds),
         ]
         if not self.allow_biased:
             problems += biased_problems(self.search)
@@ -211,13 +206,19 @@ class StudySpec(Closed):
 
     def _budget_problems(self) -> list[tuple[str, str]]:
         problems: list[tuple[str, str]] = []
-        fixed = len(self.baselines) + int(self.search.beta.zero)
+        arms = len(self.baselines) + int(self.search.beta.zero)
+        fixed = arms + self.budget.noise_seeds
+        if self.budget.noise_seeds and not arms:
+            text = (
+                "repeats the beta = 0 arm or a baseline, and there is neither: add search.beta.zero"
+            )
+            problems.append(("budget.noise_seeds", text))
         if fixed > self.budget.trials:
             problems.append(
                 (
                     "budget.trials",
                     f"{self.budget.trials} is fewer than the {fixed} baselines "
-                    "(beta = 0 arm included)",
+                    f"(beta = 0 arm{' and noise_seeds' if self.budget.noise_seeds else ''} included)",
                 )
             )
         slots, workers = self.budget.slots, self.budget.workers

@@ -14,7 +14,8 @@ from pydantic import (
     field_validator,
 )
 
-from kltune.spec.closed import Closed
+from kltune.spec.closed import Closed, FieldProblems
+from kltune.spec.golds import name_problem
 
 
 class LearnedProxySpec(Closed):
@@ -83,16 +84,33 @@ class TaskSpec(Closed):
     gold: str
     """Held-out judgement: ``package.module:function`` or ``file.py:function``. Never the proxy."""
 
+    golds: dict[str, str] = Field(default_factory=dict[str, str])
+    """Further judgements by name, functions like ``gold``: looked at, and limited by ``objective.also``."""
+
     splits: SplitsSpec = SplitsSpec()
 
     @field_validator("gold", "proxy")
     @classmethod
     def _is_a_function(cls, value: Any) -> Any:
         if isinstance(value, str) and _FUNCTION.fullmatch(value) is None:
-            raise ValueError(
-                f"must look like package.module:function or file.py:function (got {value!r})"
-            )
+            raise ValueError(_no_function(value))
         return value
+
+    @field_validator("golds")
+    @classmethod
+    def _are_named_functions(cls, golds: dict[str, str]) -> dict[str, str]:
+        problems = [
+            (name, problem or _no_function(function))
+            for name, function in golds.items()
+            if (problem := name_problem(name)) or _FUNCTION.fullmatch(function) is None
+        ]
+        if problems:
+            raise FieldProblems(*problems)
+        return golds
+
+
+def _no_function(value: str) -> str:
+    return f"must look like package.module:function or file.py:function (got {value!r})"
 
 
 class BuiltinTask(Closed):
@@ -103,6 +121,19 @@ class BuiltinTask(Closed):
 
     proxy: ProxySpec | None = None
     """Replace the shipped proxy by one learned anew."""
+
+    golds: tuple[str, ...] = ()
+    """Further judgements that the task ships, by name: looked at, and limited by ``objective.also``."""
+
+    @field_validator("golds")
+    @classmethod
+    def _are_names(cls, golds: tuple[str, ...]) -> tuple[str, ...]:
+        problem = next((p for name in golds if (p := name_problem(name))), None)
+        if problem is not None:
+            raise ValueError(problem)
+        if len(set(golds)) != len(golds):
+            raise ValueError(f"each gold once (got {list(golds)})")
+        return golds
 
 
 def _task_kind(value: Any) -> str:

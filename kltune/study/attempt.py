@@ -8,15 +8,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kltune.guard import judge_steps
+from kltune.guard import StepWatch, judge_steps
 from kltune.metrics.record import EvalMetrics, StepMetrics
 from kltune.spec.study import StudySpec
 from kltune.study.ledger import Asked
 from kltune.study.pruner import Standing
+from kltune.trainer.protocol import Ahead
 from kltune.trial.folder import TrialFolder
 from kltune.trial.objective import (
     EvalPoint,
     Worth,
+    breaks_no_gold,
     is_allowed,
     judge_trial,
     point_of,
@@ -64,6 +66,17 @@ class Attempt:
         every, last = self.spec.evaluate.every, self.spec.trainer.steps
         return self.step not in self.points and (self.step % every == 0 or self.step >= last)
 
+    def ahead(self) -> Ahead | None:
+        """The steps up to the next evaluation, which only a step that `StepWatch` names can cut short.
+
+        None where the clock may end the trial after any step.
+        """
+        if self.spec.guards.wall is not None:
+            return None
+        every, last = self.spec.evaluate.every, self.spec.trainer.steps
+        steps = min(every - self.step % every, last - self.step)
+        return Ahead(max(1, steps), StepWatch(self.spec.kl_guard, self.spec.kl_unit))
+
     def is_evaluated(self) -> bool:
         """Whether the weights as they are now were judged."""
         return self.step in self.points
@@ -76,7 +89,12 @@ class Attempt:
         return self._is_allowed(point) and point.gold > max(golds, default=-math.inf)
 
     def standings(self) -> dict[int, Standing]:
-        """How the trial stood at each healthy evaluation, in the study's kl_unit."""
+        """How the trial stood at each healthy evaluation, in the study's kl_unit.
+
+        Where it breaks a limit on another gold it has no standing: no peers are pruned against what
+        may not be chosen.
+        """
+        start = self._start()
         return {
             step: Standing(
                 gold=point.gold,
@@ -84,7 +102,7 @@ class Attempt:
                 gold_se=standard_error(point.gold_by_prompt) or 0.0,
             )
             for step, point in sorted(self.points.items())
-            if point.is_healthy
+            if point.is_healthy and (step == 0 or breaks_no_gold(point, self.spec.objective, start))
         }
 
     def guard(self, now: float) -> Verdict | None:
@@ -133,7 +151,12 @@ class Attempt:
         )
 
     def _is_allowed(self, point: EvalPoint) -> bool:
-        return is_allowed(point, self.spec.objective, self.spec.kl_unit)
+        return is_allowed(point, self.spec.objective, self.spec.kl_unit, self._start())
+
+    def _start(self) -> EvalPoint | None:
+        """The evaluation at step 0, where it is healthy."""
+        point = self.points.get(0)
+        return point if point is not None and point.is_healthy else None
 
     def _remember(self, metrics: StepMetrics) -> None:
         guard = self.spec.kl_guard

@@ -42,6 +42,7 @@ from kltune.study.pruner import (
     ATTR_EVALS,
     Peers,
     Standing,
+    as_judged,
     is_warm,
     judge_against_peers,
     pack_standings,
@@ -52,6 +53,7 @@ from kltune.study.storage import OpenStudy
 from kltune.trial import outcome as outcomes
 from kltune.trial.folder import TrialFolder
 from kltune.trial.outcome import STATE_OF, StopReason, TrialOutcome, Verdict
+from kltune.trial.words import is_noise
 
 _OPTUNA_STATE = {
     outcomes.TrialState.COMPLETE: TrialState.COMPLETE,
@@ -71,7 +73,7 @@ class Asked:
     attempt: int
     """1 for the first attempt."""
     origin: str
-    """``baseline:NAME``, ``zero``, ``sobol``, ``tpe`` or ``random``."""
+    """``baseline:NAME``, ``zero``, ``noise:SEED``, ``sobol``, ``tpe`` or ``random``."""
     setting: TrialSpec
     resume_from: Path | None
     """Checkpoint of an earlier attempt."""
@@ -102,7 +104,7 @@ class Ledger:
         self._plan = plan_search(opened.spec)
         self._sobol = sobol_params(opened.spec.search, self._plan.sobol, opened.spec.seed)
         self._standings: dict[int, dict[int, Standing]] = {}
-        self._peers = Peers()
+        self._peers = Peers(opened.spec.objective)
         self._lease = Lease(opened)
 
     def recover(self) -> int:
@@ -163,13 +165,15 @@ class Ledger:
 
     def judge_peers(self, asked: Asked, step: int) -> Verdict | None:
         """Prune the trial if its peers beat it at ``step``; fixed trials are never pruned."""
-        own = self._standings.get(asked.optuna_trial.number, {}).get(step)
+        objective = self._spec.objective
+        own = as_judged(self._standings.get(asked.optuna_trial.number, {}), objective).get(step)
         is_due = is_warm(step, self._spec.trainer.steps, self._spec.pruning)
         if own is None or asked.is_fixed or not is_due:
             return None
         others = [t for t in self._trials() if t.number != asked.optuna_trial.number]
         peers = self._peers.standings_at(step, others)
-        return judge_against_peers(own, peers, step, self._spec.pruning, self._spec.kl_unit)
+        pruning, unit = self._spec.pruning, self._spec.kl_unit
+        return judge_against_peers(own, peers, step, pruning, unit, objective.metric)
 
     def tell(self, asked: Asked, outcome: TrialOutcome, *, may_retry: bool = True) -> bool:
         """Record the end of an attempt; false where someone else had ended it before."""
@@ -209,6 +213,7 @@ class Ledger:
             for number, life in enumerate(lives_of(self._trials()))
             if life[-1].state is TrialState.COMPLETE
             and ATTR_SETTING in life[-1].user_attrs
+            and not is_noise(str(life[-1].user_attrs.get(ATTR_ORIGIN)))
             and all(c <= 0 for c in life[-1].constraints.values())
         ]
         ranked = sorted(complete, key=lambda pair: -(pair[1].value or 0.0))

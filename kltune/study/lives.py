@@ -14,6 +14,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from kltune.spec.trial import TrialSpec
 from kltune.trial.outcome import STATE_OF, StopReason, Verdict
+from kltune.trial.words import is_noise
 
 ATTR_NUMBER = "kltune.trial_number"
 ATTR_ATTEMPT = "kltune.attempt"
@@ -56,8 +57,8 @@ def needs_another(life: Life, num_before: int, retries: int) -> bool:
 
 
 def is_fixed(origin: str) -> bool:
-    """Whether a trial of this origin is a comparison arm outside the search: baseline or beta = 0."""
-    return origin == "zero" or origin.startswith("baseline:")
+    """Whether a trial of this origin is outside the search: baseline, beta = 0, or a repeat of one of them."""
+    return origin == "zero" or origin.startswith("baseline:") or is_noise(origin)
 
 
 def stored_setting(user_attrs: Mapping[str, Any]) -> TrialSpec:

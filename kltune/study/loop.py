@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -18,29 +17,12 @@ from kltune.metrics.record import EvalMetrics, StepMetrics
 from kltune.study.attempt import Attempt
 from kltune.study.ledger import Asked, Ledger
 from kltune.study.observer import Admitted, Observer
+from kltune.study.search_end import SearchEnd
 from kltune.trainer.protocol import TrialBank
 from kltune.trial.folder import TrialFolder
 from kltune.trial.outcome import STATE_OF, StopReason, TrialState, Verdict
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class SearchEnd:
-    """How a search ended."""
-
-    reason: str | None
-    """Why it stopped early; none when the budget is used."""
-    trials_ended: int
-    """Trials that this session told as complete, pruned or failed; interrupted ones go on later."""
-    wall_s: float
-    trainer_s: float
-    """Seconds in the bank: training, evaluating, saving."""
-
-    @property
-    def bookkeeping_s(self) -> float:
-        """Seconds outside the bank: Optuna, files, trackers, screen."""
-        return self.wall_s - self.trainer_s
 
 
 def run_search(
@@ -126,17 +108,18 @@ class _Search:
 
     def train_step(self) -> None:
         """One step of every slot; end those that a guard stops."""
+        self._bank.foresee({slot: a for slot, at in self.running.items() if (a := at.ahead())})
         measured = self._try(self._bank.train_step)
         if measured is None:
             return
         self._failures_in_a_row = 0
-        for metrics in measured:
-            if metrics.slot in self.running:  # else a fault beside it has ended its trial meanwhile
-                self._take_step(self.running[metrics.slot], metrics)
+        self._take_steps(measured)
         self._ledger.renew([attempt.asked for attempt in self.running.values()])
 
     def interrupt(self, detail: str, *, is_saved: bool) -> None:
         """Let go of the running trials so that they can go on later."""
+        while is_saved and (measured := self._try(self._bank.catch_up)):
+            self._take_steps(measured)
         for attempt in list(self.running.values()):
             if is_saved:
                 self._save(self._bank.save_checkpoint, attempt, attempt.folder.last_checkpoint)
@@ -171,6 +154,11 @@ class _Search:
         )
         for observer in self._observers:
             observer.admitted(event)
+
+    def _take_steps(self, measured: Sequence[StepMetrics]) -> None:
+        for metrics in measured:
+            if metrics.slot in self.running:  # else a fault beside it has ended its trial meanwhile
+                self._take_step(self.running[metrics.slot], metrics)
 
     def _take_step(self, attempt: Attempt, metrics: StepMetrics) -> None:
         attempt.advance(metrics)

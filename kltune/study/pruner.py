@@ -2,23 +2,28 @@
 
 Early gold ranks are often inverted: a fast setting peaks first and falls first. So nothing
 is pruned before the warm-up, and only a trial whose gold is lower *and* whose KL is not
-lower than its peers': one with low KL may simply be slow.
+lower than its peers': one with low KL may simply be slow. Gold is what the objective makes of
+the evaluations so far: under gold_peak a trial that has its peak behind it keeps it, and is not
+pruned for what came after.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 import optuna
 from optuna.trial import TrialState
 
+from kltune.spec.objective import ObjectiveSpec
 from kltune.spec.study import PruningSpec
 from kltune.spec.trial import KLUnit
+from kltune.study.lives import ATTR_ORIGIN
 from kltune.trial.outcome import StopReason, Verdict
-from kltune.trial.words import KL_UNIT
+from kltune.trial.words import KL_UNIT, is_noise
 
 ATTR_EVALS = "kltune.evals"
 """User attribute of an Optuna trial: step -> [gold, KL in the study's kl_unit, gold's s.e.]."""
@@ -35,11 +40,17 @@ class Standing:
 
 
 def judge_against_peers(
-    own: Standing, peers: Sequence[Standing], step: int, pruning: PruningSpec, kl_unit: KLUnit
+    own: Standing,
+    peers: Sequence[Standing],
+    step: int,
+    pruning: PruningSpec,
+    kl_unit: KLUnit,
+    metric: str = "gold_final",
 ) -> Verdict | None:
     """Prune where gold is below the peers' median by more than its own standard error and KL is not lower.
 
-    The caller sees to the warm-up; too few peers prune nothing.
+    The caller sees to the warm-up; too few peers prune nothing. ``metric`` is the objective's, by
+    which the standings were judged.
     """
     if not pruning.enabled or len(peers) < pruning.peers:
         return None
@@ -47,7 +58,7 @@ def judge_against_peers(
     if own.gold >= gold - own.gold_se or own.kl < kl:
         return None
     detail = (
-        f"gold {own.gold:.3f} ± {own.gold_se:.3f} < {gold:.3f}, the median of {len(peers)} trials at "
+        f"{_GOLD_WORDS[metric]} {own.gold:.3f} ± {own.gold_se:.3f} < {gold:.3f}, the median of {len(peers)} trials at "
         f"step {step}, with kl {own.kl:.3g} ≥ their {kl:.3g} {KL_UNIT[kl_unit]}"
     )
     return Verdict(StopReason.PRUNED, detail)
@@ -58,20 +69,56 @@ def is_warm(step: int, steps: int, pruning: PruningSpec) -> bool:
     return step >= pruning.warmup * steps
 
 
-def standings_at(step: int, trials: Iterable[optuna.trial.FrozenTrial]) -> list[Standing]:
-    """Standings at ``step`` of trials that are worth comparing with.
+_GOLD_WORDS = {
+    "gold_final": "gold",
+    "gold_peak": "best gold so far",
+    "gold_mean": "mean gold so far",
+}
 
-    Left out: failed trials, those that were told infeasible, and those without a report at
-    that step.
+
+def as_judged(standings: Mapping[int, Standing], objective: ObjectiveSpec) -> dict[int, Standing]:
+    """Standings with gold as the objective sees it at each step; KL stays that of the step.
+
+    gold_peak: the highest gold up to then after step 0 that respects the KL limit, the step's own
+    where none does; gold_mean: the mean up to then; gold_final: that of the step.
     """
-    found = (standings_of(t.user_attrs).get(step) for t in trials if _is_sound(t))
+    limit = math.inf if objective.kl_limit is None else objective.kl_limit
+    judged: dict[int, Standing] = {}
+    golds: list[float] = []
+    best: Standing | None = None
+    for step, standing in sorted(standings.items()):
+        golds.append(standing.gold)
+        is_allowed = step > 0 and standing.kl <= limit
+        if is_allowed and (best is None or standing.gold > best.gold):
+            best = standing
+        seen = standing
+        if objective.metric == "gold_peak" and best is not None:
+            seen = Standing(best.gold, standing.kl, best.gold_se)
+        elif objective.metric == "gold_mean":
+            seen = Standing(fmean(golds), standing.kl, standing.gold_se)
+        judged[step] = seen
+    return judged
+
+
+def standings_at(
+    step: int, trials: Iterable[optuna.trial.FrozenTrial], objective: ObjectiveSpec
+) -> list[Standing]:
+    """Standings at ``step``, as the objective judges them, of trials that are worth comparing with.
+
+    Left out: failed trials, those that were told infeasible, repeats on other seeds, and those
+    without a report at that step.
+    """
+    found = (
+        as_judged(standings_of(t.user_attrs), objective).get(step) for t in trials if _is_sound(t)
+    )
     return [standing for standing in found if standing is not None]
 
 
 class Peers:
     """The same as `standings_at`, call after call: a trial that is over is read once."""
 
-    def __init__(self) -> None:
+    def __init__(self, objective: ObjectiveSpec) -> None:
+        self._objective = objective
         self._over: dict[int, list[Standing]] = {}
         """By step."""
         self._read: set[int] = set()
@@ -86,9 +133,10 @@ class Peers:
             elif trial.number not in self._read:
                 self._read.add(trial.number)
                 if _is_sound(trial):
-                    for at, standing in standings_of(trial.user_attrs).items():
+                    judged = as_judged(standings_of(trial.user_attrs), self._objective)
+                    for at, standing in judged.items():
                         self._over.setdefault(at, []).append(standing)
-        return [*self._over.get(step, ()), *standings_at(step, running)]
+        return [*self._over.get(step, ()), *standings_at(step, running, self._objective)]
 
 
 def standings_of(user_attrs: Mapping[str, Any]) -> dict[int, Standing]:
@@ -106,4 +154,6 @@ def pack_standings(standings: Mapping[int, Standing]) -> dict[str, list[float]]:
 
 def _is_sound(trial: optuna.trial.FrozenTrial) -> bool:
     states = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.RUNNING)
-    return trial.state in states and all(c <= 0 for c in trial.constraints.values())
+    is_repeat = is_noise(str(trial.user_attrs.get(ATTR_ORIGIN)))
+    is_held = all(c <= 0 for c in trial.constraints.values())
+    return trial.state in states and is_held and not is_repeat

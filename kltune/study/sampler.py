@@ -29,19 +29,22 @@ class SearchPlan:
     """How the budget is divided. The counts add up to ``budget.trials``."""
 
     fixed: int
-    """Baselines and the beta = 0 arm."""
+    """Baselines, the beta = 0 arm, and the repeats of noise."""
     sobol: int
     """Scrambled Sobol points that spread over the space."""
     guided: int
     """Trials proposed after that, by the model (tpe) or at random (random)."""
     sampler: str
+    noise: int = 0
+    """Of the fixed ones: repeats on other seeds, for the noise floor."""
 
     def describe(self) -> str:
         """One line for people."""
         who = "model-guided (TPE)" if self.sampler == "tpe" else "at random"
         total = self.fixed + self.sobol + self.guided
+        repeats = f", {self.noise} on other seeds for the noise floor" if self.noise else ""
         return (
-            f"{total} trials: {self.fixed} fixed (baselines, beta = 0), {self.sobol} Sobol points, "
+            f"{total} trials: {self.fixed} fixed (baselines, beta = 0{repeats}), {self.sobol} Sobol points, "
             f"{self.guided} {who}"
         )
 
@@ -51,7 +54,8 @@ def plan_search(spec: StudySpec) -> SearchPlan:
 
     With no dimension that varies every free trial repeats the one setting.
     """
-    fixed = min(len(spec.baselines) + int(spec.search.beta.zero), spec.budget.trials)
+    noise = spec.budget.noise_seeds
+    fixed = min(len(spec.baselines) + int(spec.search.beta.zero) + noise, spec.budget.trials)
     free = spec.budget.trials - fixed
     if spec.sampler.startup is not None:
         sobol = spec.sampler.startup
@@ -63,7 +67,7 @@ def plan_search(spec: StudySpec) -> SearchPlan:
     if not varying(spec.search):
         sobol = 0
     sobol = min(sobol, free)
-    return SearchPlan(fixed, sobol, free - sobol, spec.sampler.name)
+    return SearchPlan(fixed, sobol, free - sobol, spec.sampler.name, noise)
 
 
 def planned_trials(spec: StudySpec, scale: RewardScale | None) -> list[PlannedTrial]:

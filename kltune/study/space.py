@@ -8,7 +8,7 @@ and horizon only where the controller uses them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -22,6 +22,7 @@ from kltune.spec.recipes import RECIPES, Recipe
 from kltune.spec.search import Dimension, SearchSpec, Value
 from kltune.spec.study import StudySpec
 from kltune.spec.trial import BetaUnit, ControllerKind, KLUnit, TrialSpec
+from kltune.trial.words import NOISE
 
 Params = dict[str, Value]
 
@@ -33,7 +34,7 @@ class PlannedTrial:
     """A trial that is known before the search starts."""
 
     origin: str
-    """``baseline:NAME``, ``zero`` or ``sobol``."""
+    """``baseline:NAME``, ``zero``, ``noise:SEED`` or ``sobol``."""
     setting: TrialSpec
 
 
@@ -100,7 +101,7 @@ def sobol_params(search: SearchSpec, num: int, seed: int) -> list[Params]:
 
 
 def fixed_trials(spec: StudySpec, scale: RewardScale | None) -> tuple[PlannedTrial, ...]:
-    """Baselines in their order, then the beta = 0 arm.
+    """Baselines in their order, the beta = 0 arm, then the repeats that measure the noise floor.
 
     Recipes are converted to the study's units with ``scale``, the proxy under the reference;
     it may be none where nothing needs converting. Raises `RunError` where the scale is
@@ -112,7 +113,19 @@ def fixed_trials(spec: StudySpec, scale: RewardScale | None) -> tuple[PlannedTri
     ]
     if spec.search.beta.zero:
         fixed.append(PlannedTrial("zero", setting_of({"beta": 0.0, **_learning_rate(spec)}, spec)))
-    return tuple(fixed)
+    return (*fixed, *_repeats(spec, fixed))
+
+
+def _repeats(spec: StudySpec, arms: Sequence[PlannedTrial]) -> list[PlannedTrial]:
+    """The beta = 0 arm, or else the first baseline, on ``budget.noise_seeds`` seeds of their own."""
+    repeated = next((arm for arm in arms if arm.origin == "zero"), arms[0] if arms else None)
+    if repeated is None:
+        return []
+    seeds = ((spec.seed + more) % 2**63 for more in range(1, spec.budget.noise_seeds + 1))
+    return [
+        PlannedTrial(f"{NOISE}{seed}", repeated.setting.model_copy(update={"seed": seed}))
+        for seed in seeds
+    ]
 
 
 def _from_recipe(recipe: Recipe, spec: StudySpec, scale: RewardScale | None) -> TrialSpec:

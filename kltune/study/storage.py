@@ -277,7 +277,7 @@ def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]
     for key, value in tree.items():
         if isinstance(value, dict) and value:
             yield from _flat(cast("dict[str, Any]", value), f"{prefix}{key}.")
-        elif value is not None and value != {}:
+        elif value not in (None, {}, []):  # nothing given: older versions did not know the field
             yield f"{prefix}{key}", value
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -42,13 +42,15 @@ class Task:
     """Ready to score; or still to be fitted; or still to be loaded."""
     digests: Mapping[str, str]
     """SHA-256 of the prompts, by split name."""
+    golds: Mapping[str, Scorer] = field(default_factory=dict[str, Scorer])
+    """Further judgements, by the names that the spec gives them."""
 
 
 def load_task(spec: BuiltinTask | TaskSpec, resolve: Resolve) -> Task:
     """Read prompts and scorers; no model is loaded.
 
     Raises:
-        SpecError: unknown built-in, bad prompts or scorers, gold and proxy the same function.
+        SpecError: unknown built-in or gold of it, bad prompts or scorers, a gold that is the proxy.
         EnvironmentMissingError: a package that the task's scorers need is not installed.
     """
     return _builtin(spec) if isinstance(spec, BuiltinTask) else _of_user(spec, resolve)
@@ -59,11 +61,12 @@ def _builtin(spec: BuiltinTask) -> Task:
     match spec.builtin:
         case kitchen.NAME:
             proxy = learned or ShippedProxy(kitchen.REWARD)
-            return _task(kitchen.NAME, kitchen.splits(), KitchenGold(), proxy)
+            golds = _shipped_golds(kitchen.NAME, spec.golds, kitchen.GOLDS)
+            return _task(kitchen.NAME, kitchen.splits(), KitchenGold(), proxy, golds)
         case everyday.NAME:
-            return _task(
-                everyday.NAME, everyday.splits(), everyday.gold(), learned or everyday.DEFAULT_PROXY
-            )
+            golds = _shipped_golds(everyday.NAME, spec.golds, everyday.GOLDS)
+            proxy = learned or everyday.DEFAULT_PROXY
+            return _task(everyday.NAME, everyday.splits(), everyday.gold(), proxy, golds)
         case unknown:
             raise SpecError(
                 f"task: there is no built-in task {unknown!r}; known: {', '.join(BUILTIN_TASKS)}; "
@@ -71,16 +74,32 @@ def _builtin(spec: BuiltinTask) -> Task:
             )
 
 
+def _shipped_golds(
+    task: str, names: Sequence[str], shipped: Mapping[str, Scorer]
+) -> Mapping[str, Scorer]:
+    for name in names:
+        if name not in shipped:
+            there = f"it ships {', '.join(shipped)}" if shipped else "it ships none"
+            raise SpecError(f"task.golds: {task} has no further gold {name!r}; {there}")
+    return {name: shipped[name] for name in names}
+
+
 def _of_user(spec: TaskSpec, resolve: Resolve) -> Task:
     path = resolve(spec.prompts)
     splits = load_prompts(path, spec.splits)
     columns = column_names(splits)
     gold = _scorer("gold", spec.gold, columns, resolve)
+    golds = {
+        name: _scorer(f"golds.{name}", function, columns, resolve)
+        for name, function in spec.golds.items()
+    }
     if not isinstance(spec.proxy, str):
-        return _task(path.stem, splits, gold, spec.proxy.learned)
+        return _task(path.stem, splits, gold, spec.proxy.learned, golds)
     proxy = _scorer("proxy", spec.proxy, columns, resolve)
     refuse_same(gold, proxy)
-    return _task(path.stem, splits, gold, proxy)
+    for name, further in golds.items():
+        refuse_same(further, proxy, field=f"task.golds.{name}")
+    return _task(path.stem, splits, gold, proxy, golds)
 
 
 def _scorer(field: str, reference: str, columns: Sequence[str], resolve: Resolve) -> FunctionScorer:
@@ -104,11 +123,15 @@ def _module_folders(module: str, resolve: Resolve) -> list[Path]:
 
 
 def _task(
-    name: str, splits: Splits, gold: Scorer, proxy: Scorer | LearnedProxySpec | ShippedProxy
+    name: str,
+    splits: Splits,
+    gold: Scorer,
+    proxy: Scorer | LearnedProxySpec | ShippedProxy,
+    golds: Mapping[str, Scorer],
 ) -> Task:
     digests = {
         "train": digest_prompts(splits.train),
         "select": digest_prompts(splits.select),
         "test": digest_prompts(splits.test),
     }
-    return Task(name, splits, gold, proxy, digests)
+    return Task(name, splits, gold, proxy, digests, golds)

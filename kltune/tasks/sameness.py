@@ -16,8 +16,8 @@ from kltune.tasks.scorers import FunctionScorer
 _PLAIN: Final = (type(None), bool, int, float, str, bytes, frozenset, re.Pattern)
 
 
-def refuse_same(gold: FunctionScorer, proxy: FunctionScorer) -> None:
-    """Refuse a proxy that is the gold function: by reference, by object, or by compiled code.
+def refuse_same(gold: FunctionScorer, proxy: FunctionScorer, field: str = "task.gold") -> None:
+    """Refuse a proxy that is the gold function of ``field``: by reference, by object, or by compiled code.
 
     A copy under another name, with another docstring or in another file counts as the same; the
     same code with other defaults, closure values or plain module constants does not.
@@ -27,7 +27,7 @@ def refuse_same(gold: FunctionScorer, proxy: FunctionScorer) -> None:
     """
     if gold.name == proxy.name or is_same(gold.function, proxy.function):
         raise SpecError(
-            f"task.proxy ({proxy.name}) and task.gold ({gold.name}) are the same function; gold must be a "
+            f"task.proxy ({proxy.name}) and {field} ({gold.name}) are the same function; gold must be a "
             "judgement that training never sees: give another proxy or proxy: {learned: {from: gold}}"
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from kltune.errors import OutOfMemoryFault
@@ -21,6 +21,7 @@ from kltune.trainer.model import LoadedModel
 from kltune.trainer.optimizer import StackedAdamW
 from kltune.trainer.parts import BankParts, BankSettings
 from kltune.trainer.phases import Phases
+from kltune.trainer.protocol import Ahead
 from kltune.trainer.rows import Rows
 from kltune.trainer.slot import SlotState
 from kltune.trainer.stack import TrainableStack
@@ -88,6 +89,14 @@ class Bank:
             state.trial_number = trial_number
         self._states[slot] = state
         return state.step
+
+    def foresee(self, plan: Mapping[int, Ahead]) -> None:
+        """Nothing is done ahead here."""
+        del plan
+
+    def catch_up(self) -> tuple[StepMetrics, ...]:
+        """Nothing, since nothing was done ahead."""
+        return ()
 
     def train_step(self) -> tuple[StepMetrics, ...]:
         """One step of every occupied slot.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import torch
 
@@ -56,6 +56,8 @@ class TaskData:
     select: EncodedPrompts
     proxy: Scorer
     gold: Scorer
+    golds: Mapping[str, Scorer] = field(default_factory=dict[str, Scorer])
+    """Further judgements by name, of the same completions as ``gold``."""
 
 
 def samples_of(

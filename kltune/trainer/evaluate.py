@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from kltune.metrics.record import EvalMetrics, EvalSample
+from kltune.metrics.record import EvalMetrics, EvalSample, OtherGold
 from kltune.tasks.protocol import Prompt, Sample
 from kltune.trainer import kl
 from kltune.trainer.data import samples_of, spread_evenly
@@ -162,6 +162,7 @@ def _metrics(
 ) -> EvalMetrics:
     gold = score_samples(parts.data.gold, rows.samples, slot)
     proxy = score_samples(parts.data.proxy, rows.samples, slot, may_skip=True)
+    others = {n: score_samples(judge, rows.samples, slot) for n, judge in parts.data.golds.items()}
     gold_E, proxy_E = _by_prompt(parts, gold), _by_prompt(parts, proxy)
     # A prompt whose every completion is unscorable has no proxy.
     known_E = proxy_E[~proxy_E.isnan()]
@@ -194,8 +195,13 @@ def _metrics(
         gold_by_prompt=tuple(gold_E.tolist()),
         proxy_by_prompt=tuple(proxy_E.tolist()),
         values=values,
-        samples=_kept(parts, rows, gold, proxy),
+        samples=_kept(parts, rows, gold, proxy, others),
+        others={name: _other(_by_prompt(parts, scores)) for name, scores in others.items()},
     )
+
+
+def _other(gold_E: Tensor) -> OtherGold:
+    return OtherGold(float(gold_E.mean()), _standard_error(gold_E), tuple(gold_E.tolist()))
 
 
 def _by_prompt(parts: BankParts, scores: Sequence[float]) -> Tensor:
@@ -209,13 +215,22 @@ def _standard_error(values_E: Tensor) -> float:
 
 
 def _kept(
-    parts: BankParts, rows: _Rows, gold: Sequence[float], proxy: Sequence[float]
+    parts: BankParts,
+    rows: _Rows,
+    gold: Sequence[float],
+    proxy: Sequence[float],
+    others: Mapping[str, Sequence[float]],
 ) -> tuple[EvalSample, ...]:
-    """The first sample of some prompts, evenly spread: the same prompts at every step and in every trial."""
+    """The first sample of some prompts, evenly spread: the same prompts at every step and in every trial.
+
+    Or every sample, by prompt then sample, where the bank keeps all.
+    """
     per_prompt = parts.settings.evaluate.samples
     num_prompts = len(rows.samples) // per_prompt
     kept = min(parts.settings.evaluate.keep, num_prompts)
     indices = [i * per_prompt for i in spread_evenly(num_prompts, kept)] if kept else []
+    if parts.settings.keep_all:
+        indices = list(range(len(rows.samples)))
     return tuple(
         EvalSample(
             prompt_id=rows.samples[i].prompt.id,
@@ -226,6 +241,7 @@ def _kept(
             kl_seq=rows.exact_seq[i],
             num_tokens=len(rows.samples[i].token_ids),
             ended=rows.samples[i].ended,
+            golds={name: scores[i] for name, scores in others.items()},
         )
         for i in indices
     )

@@ -25,6 +25,7 @@ class Purpose(IntEnum):
     COMPARISON = 6
     MINIBATCH = 7
     AUDIT = 8
+    PREVIEW = 9
 
 
 def generator(seed: int, purpose: Purpose, step: int = 0, row: int = 0) -> np.random.Generator:

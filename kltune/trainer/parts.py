@@ -51,6 +51,8 @@ class BankSettings:
     scale: RewardScale
     compact: bool
     """Drop empty slots' rows and finished rows (CPU). Off: fixed shapes, neighbours change not one bit."""
+    keep_all: bool = False
+    """Evaluations keep every completion, not ``evaluate.keep`` of them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from kltune.metrics.record import EvalMetrics, StepMetrics
 from kltune.spec.trial import TrialSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """What will be asked of a slot if nothing unforeseen happens: steps, then an evaluation or a checkpoint."""
+
+    steps: int
+    """Until then, 1 or more."""
+    may_end: Callable[[StepMetrics], bool]
+    """Whether something may be decided after this step; can be pickled."""
+    is_judged: bool = True
+    """Whether an evaluation follows."""
 
 
 class TrialBank(Protocol):
@@ -24,6 +37,18 @@ class TrialBank(Protocol):
 
     def admit(self, slot: int, trial_number: int, spec: TrialSpec, resume_from: Path | None) -> int:
         """Start ``spec`` in a free slot, or continue it from a checkpoint folder; return the steps done."""
+        ...
+
+    def foresee(self, plan: Mapping[int, Ahead]) -> None:
+        """Say what each slot's next calls will be; a slot that isn't named is asked step by step.
+
+        A bank may work ahead of the calls; what it returns is the same, and after a step that
+        ``may_end`` the trial it waits.
+        """
+        ...
+
+    def catch_up(self) -> tuple[StepMetrics, ...]:
+        """One step of each slot that worked ahead of :meth:`train_step`; nothing once all is seen."""
         ...
 
     def train_step(self) -> tuple[StepMetrics, ...]:

@@ -5,6 +5,8 @@ Shapes: K slots, N sequences per slot, T completion tokens.
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -26,6 +28,12 @@ def sequence_sum(values: Tensor, mask: Tensor) -> Tensor:
 def sequence_mean(values: Tensor, mask: Tensor) -> Tensor:
     """Mean over sequences of the sum over valid tokens: ``[..., N, T] -> [...]``, nats per sequence for a KL."""
     return sequence_sum(values, mask).mean(dim=-1)
+
+
+def token_max(values: Tensor, mask: Tensor) -> Tensor:
+    """Largest valid token's value, of the last two dims; 0 where none is valid: ``[..., N, T] -> [...]``."""
+    largest = values.masked_fill(~mask, -math.inf).amax(dim=(-2, -1))
+    return largest.where(mask.any(dim=-1).any(dim=-1), 0.0)
 
 
 def group_std(values: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from statistics import fmean, stdev
 
 import torch
@@ -57,21 +58,21 @@ def measure_scale(
     proxy: Scorer,
     trainer: TrainerSpec,
     seed: int,
-    gold: Scorer | None = None,
+    golds: Mapping[str, Scorer] | None = None,
 ) -> RewardScale:
     """Spread of the proxy under the reference: within a group (n - 1, mean over groups of train prompts), and over all.
 
     Completions that the proxy can't score, and groups with fewer than two scores, are left out.
 
     Raises:
-        SpecError: ``gold`` is given and judges the first completions exactly as the proxy does.
+        SpecError: one of ``golds`` (by field) judges the first completions exactly as the proxy does.
     """
     indices = spread_evenly(len(train), NUM_GROUPS)
     group = trainer.group_size
     samples = sample_reference(loaded, train, indices, group, trainer, (seed, Purpose.SCALE))
     by_proxy = score_samples(proxy, samples, slot=-1, may_skip=True)
-    if gold is not None:
-        _refuse_same(by_proxy[:NUM_COMPARED], gold, samples[:NUM_COMPARED])
+    for field, gold in (golds or {}).items():
+        _refuse_same(by_proxy[:NUM_COMPARED], field, gold, samples[:NUM_COMPARED])
     groups = [by_proxy[i : i + group] for i in range(0, len(by_proxy), group)]
     scored = [[score for score in one if not math.isnan(score)] for one in groups]
     spreads = [stdev(one) for one in scored if len(one) > 1]
@@ -85,10 +86,10 @@ def measure_scale(
     )
 
 
-def _refuse_same(by_proxy: list[float], gold: Scorer, samples: list[Sample]) -> None:
+def _refuse_same(by_proxy: list[float], field: str, gold: Scorer, samples: list[Sample]) -> None:
     by_gold = score_samples(gold, samples, slot=-1)
     if len(set(by_proxy)) > 1 and by_gold == by_proxy:
         raise SpecError(
-            f"task.proxy and task.gold ({gold.name}) gave the same scores to {len(samples)} completions "
+            f"task.proxy and {field} ({gold.name}) gave the same scores to {len(samples)} completions "
             "of the reference; gold must be a judgement that training never sees"
         )

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Final, Literal
 
 from kltune.errors import EnvironmentMissingError, SpecError
-from kltune.tasks.kitchen import task as kitchen
+from kltune.spec.model import BUILTIN_MODELS, REBUILD
 
 LookUp = Callable[[str], Path]
 """Where a relative path of the spec lies, whether or not anything is there."""
 
-_BUILTINS: Final = (kitchen.NAME,)
+_PACKAGE: Final = Path(__file__).parents[1]
 _WEIGHTS: Final = ("*.safetensors", "*.bin")
 # huggingface_hub's own rule for names, so that a typo is told before a request is made
 _HUB_NAME: Final = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,94}[A-Za-z0-9_])?")
@@ -59,21 +59,22 @@ def resolve_model(base: str, gguf_file: str | None, look_up: LookUp) -> ModelSou
 
 
 def _builtin(name: str, gguf_file: str | None) -> ModelSource:
-    if name not in _BUILTINS:
+    if name not in BUILTIN_MODELS:
         raise SpecError(
             f"model.base: there is no built-in model {name!r}; known: "
-            f"{', '.join(f'builtin:{known}' for known in _BUILTINS)}"
+            f"{', '.join(f'builtin:{known}' for known in BUILTIN_MODELS)}"
         )
     if gguf_file is not None:
         raise SpecError(
             f"model.gguf_file: builtin:{name} has no GGUF (got {gguf_file!r}); leave it out"
         )
-    if not (kitchen.BASE / "config.json").is_file():
+    folder = _PACKAGE / BUILTIN_MODELS[name]
+    if not (folder / "config.json").is_file():
         raise EnvironmentMissingError(
             f"model.base: the weights of builtin:{name} are missing from this installation "
-            f"({kitchen.BASE}): install kltune again, or make them with `kltune task rebuild {name}`"
+            f"({folder}): install kltune again, or make them with `{REBUILD[name]}`"
         )
-    return ModelSource(str(kitchen.BASE), None, "builtin")
+    return ModelSource(str(folder), None, "builtin")
 
 
 def _package(name: str, gguf_file: str | None) -> ModelSource:
@@ -136,7 +137,7 @@ def _folder_or_hub(base: str, gguf_file: str | None, look_up: LookUp) -> ModelSo
             else ""
         )
         raise SpecError(f"model.base: {path} is a file, not a folder{advice}")
-    if base in _BUILTINS:
+    if base in BUILTIN_MODELS:
         raise SpecError(f"model.base: the built-in model is written builtin:{base} (got {base!r})")
     # models/mine with a folder models/ there is a folder mistyped, not a hub id
     if not _is_hub_id(base) or ("/" in base and path.parent.is_dir()):

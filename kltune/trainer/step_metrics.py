@@ -18,7 +18,7 @@ from kltune.trainer.batch import Batch, Credit, Learned, Measured, SlotOutcome, 
 from kltune.trainer.critic_loss import explained_variance
 from kltune.trainer.flops import StepTokens, step_flops
 from kltune.trainer.parts import BankParts
-from kltune.trainer.reduce import group_std, sequence_mean, token_mean
+from kltune.trainer.reduce import group_std, sequence_mean, token_max, token_mean
 
 
 def count_nonfinite(measured: Measured, mask_KNT: Tensor, row: int) -> int:
@@ -99,6 +99,7 @@ def _distances(
     found = {
         "kl/exact_token": outcome.kl_token,
         "kl/exact_seq": outcome.kl_seq,
+        "kl/exact_max_token": float(token_max(learned.measured.start_kl_KNT[row], mask_NT)),
         "kl/forward_token": forward,
         "kl/jeffreys_token": outcome.anchor_kl_token + forward,
         "kl/k1_token": float(token_mean(kl.k1(log_ratio_NT), mask_NT)),

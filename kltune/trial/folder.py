@@ -12,9 +12,10 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from kltune.metrics.gold_names import gold_metric
 from kltune.metrics.jsonl import append_rows, write_json
 from kltune.metrics.names import check_names, trl_names
-from kltune.metrics.record import EvalMetrics, StepMetrics
+from kltune.metrics.record import EvalMetrics, EvalSample, StepMetrics
 from kltune.metrics.rows import CONFIG, EVALS, EVENTS, SAMPLES, STEPS
 from kltune.spec.trial import BetaUnit, KLUnit, TrialSpec
 from kltune.trial.outcome import STATE_OF, TrialOutcome
@@ -28,11 +29,13 @@ class TrialFolder:
     trial_number: int
     attempt: int
     """1 for the first attempt of the trial."""
+    under: str = "trials"
+    """The folder of such folders."""
 
     @property
     def path(self) -> Path:
         """The trial's folder, the same for every attempt."""
-        return self.study_path / "trials" / f"{self.trial_number:05d}"
+        return self.study_path / self.under / f"{self.trial_number:05d}"
 
     @property
     def last_checkpoint(self) -> Path:
@@ -94,16 +97,22 @@ class TrialFolder:
             "eval/proxy_se": metrics.proxy_se,
             "eval/kl_token": metrics.kl_token,
             "eval/kl_seq": metrics.kl_seq,
+            **{gold_metric(name): other.mean for name, other in metrics.others.items()},
+            **{f"{gold_metric(name)}_se": other.se for name, other in metrics.others.items()},
             **metrics.values,
         }
         check_names(values)
         head = self._head(metrics.step)
         # Samples first: whoever sees the evaluation's row finds its samples too.
-        append_rows(self.path / SAMPLES, [{**head, **asdict(sample)} for sample in metrics.samples])
-        by_prompt = {
+        append_rows(
+            self.path / SAMPLES, [{**head, **_sample_row(sample)} for sample in metrics.samples]
+        )
+        by_prompt: dict[str, object] = {
             "gold_by_prompt": metrics.gold_by_prompt,
             "proxy_by_prompt": metrics.proxy_by_prompt,
         }
+        if metrics.others:
+            by_prompt["golds_by_prompt"] = {n: o.by_prompt for n, o in metrics.others.items()}
         append_rows(self.path / EVALS, [{**head, **values, **by_prompt}])
 
     def append_event(self, event: str, step: int, **fields: object) -> None:
@@ -133,3 +142,11 @@ class TrialFolder:
             "step": step,
             "time": round(time.time(), 3),
         }
+
+
+def _sample_row(sample: EvalSample) -> dict[str, object]:
+    """The fields of a sample; where there are no further golds, none are spoken of."""
+    row = asdict(sample)
+    if not sample.golds:
+        del row["golds"]
+    return row

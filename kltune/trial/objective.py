@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import fmean, stdev
 from typing import Any
 
 from kltune.metrics.record import EvalMetrics
+from kltune.metrics.rows import other_golds
 from kltune.spec.study import ObjectiveSpec
 from kltune.spec.trial import KLUnit
+from kltune.trial.limits import are_respected, slacks
 
 SMALLEST_VIOLATION = 1e-3
 """Constraint of an infeasible trial that used all its steps and overshot by nothing measurable."""
@@ -31,6 +33,8 @@ class EvalPoint:
     """Mean gold of each prompt, in the same order at every step."""
     kl_token: float
     kl_seq: float
+    others: Mapping[str, tuple[float, ...]] = field(default_factory=dict[str, tuple[float, ...]])
+    """The same of the golds beside the objective's, by name."""
 
     @property
     def gold(self) -> float:
@@ -55,10 +59,11 @@ class Worth:
     """By the objective's metric; none only where not even step 0 has a finite evaluation."""
     is_feasible: bool
     constraint: float
-    """At most 0 when feasible: minus the share of the limit left. Above 0 when not:
-    1 - steps_run/steps + overshoot as a share of the limit."""
+    """At most 0 when feasible: minus the share of the limit left, of the limit nearest to being
+    broken. Above 0 when not: 1 - steps_run/steps + overshoot, each limit's as a share of it
+    (a gold's in units of `limits.unit_of`), added up, at the checkpoint where that is least."""
     best_step: int | None
-    """Checkpoint with the highest gold over all prompts that respects the limit; where none
+    """Checkpoint with the highest gold over all prompts that respects the limits; where none
     does, the highest of all. None where nothing was evaluated after step 0."""
     gold_start: float | None
     """Gold at step 0."""
@@ -87,6 +92,10 @@ def point_of(metrics: EvalMetrics) -> EvalPoint:
         gold_by_prompt=tuple(float(gold) for gold in metrics.gold_by_prompt),
         kl_token=float(metrics.kl_token),
         kl_seq=float(metrics.kl_seq),
+        others={
+            name: tuple(float(gold) for gold in other.by_prompt)
+            for name, other in metrics.others.items()
+        },
     )
 
 
@@ -97,13 +106,27 @@ def point_of_row(row: Mapping[str, Any]) -> EvalPoint:
         gold_by_prompt=tuple(_number(gold) for gold in row["gold_by_prompt"]),
         kl_token=_number(row["eval/kl_token"]),
         kl_seq=_number(row["eval/kl_seq"]),
+        others={name: other.by_prompt for name, other in other_golds(row).items()},
     )
 
 
-def is_allowed(point: EvalPoint, objective: ObjectiveSpec, kl_unit: KLUnit) -> bool:
-    """Whether a checkpoint may be chosen: after step 0, healthy, and within the KL limit."""
+def is_allowed(
+    point: EvalPoint, objective: ObjectiveSpec, kl_unit: KLUnit, start: EvalPoint | None = None
+) -> bool:
+    """Whether a checkpoint may be chosen: after step 0, healthy, and within the limits of KL and golds.
+
+    ``start``: the evaluation at step 0; without it no limit on a drop from there is respected.
+    """
     within = objective.kl_limit is None or point.kl(kl_unit) <= objective.kl_limit
-    return point.step > 0 and point.is_healthy and within
+    return (
+        point.step > 0 and point.is_healthy and within and breaks_no_gold(point, objective, start)
+    )
+
+
+def breaks_no_gold(point: EvalPoint, objective: ObjectiveSpec, start: EvalPoint | None) -> bool:
+    """Whether the golds beside the objective's are within their limits (`kltune.trial.limits`)."""
+    at_start = {} if start is None else start.others
+    return are_respected(objective.gold_limits, point.others, at_start)
 
 
 def judge_trial(
@@ -117,27 +140,30 @@ def judge_trial(
 ) -> Worth:
     """Say what a trial is worth from its evaluations, whatever ended it.
 
-    Feasible: some checkpoint after step 0 respects ``objective.kl_limit`` (in ``kl_unit``);
+    Feasible: some checkpoint after step 0 respects ``objective.kl_limit`` (in ``kl_unit``) and
+    the limits of ``objective.also``;
     under ``gold_final`` only if the last evaluation does and the trial did not diverge, since
-    a diverged trial has no end to judge. Where no checkpoint respects the limit the value
+    a diverged trial has no end to judge. Where no checkpoint respects the limits the value
     is that of all checkpoints; where there is none after step 0 it is gold at step 0.
     """
     healthy = sorted((p for p in evals if p.is_healthy), key=lambda p: p.step)
     checkpoints = [p for p in healthy if p.step > 0]
-    allowed = [p for p in checkpoints if is_allowed(p, objective, kl_unit)]
+    first = next((p for p in healthy if p.step == 0), None)
+    allowed = [p for p in checkpoints if is_allowed(p, objective, kl_unit, first)]
     candidates = allowed or checkpoints
     best = max(candidates, key=lambda p: (p.gold, -p.step), default=None)
     peak = None if best is None else best.gold
     corrected = cross_valued(candidates)
     final = fmean(p.gold for p in checkpoints[-2:]) if checkpoints else None
     mean = area_mean(healthy)
-    start = next((p.gold for p in healthy if p.step == 0), None)
+    start = None if first is None else first.gold
     value = {"gold_peak": corrected, "gold_final": final, "gold_mean": mean}[objective.metric]
     judged = _judged(checkpoints, allowed, best, objective, diverged=diverged)
+    rooms = [_rooms(p, first, objective, kl_unit) for p in judged]
     return Worth(
         value=start if value is None else value,
-        is_feasible=bool(judged) and is_allowed(judged[0], objective, kl_unit),
-        constraint=_constraint(judged, objective, kl_unit, 1 - steps_run / steps),
+        is_feasible=bool(rooms) and min(rooms[0]) >= 0,
+        constraint=_constraint(rooms, 1 - steps_run / steps),
         best_step=None if best is None else best.step,
         gold_start=start,
         gold_peak=peak,
@@ -200,16 +226,22 @@ def _judged(
     return [best] if allowed and best is not None else checkpoints
 
 
-def _constraint(
-    judged: Sequence[EvalPoint], objective: ObjectiveSpec, kl_unit: KLUnit, unused: float
-) -> float:
+def _rooms(
+    point: EvalPoint, start: EvalPoint | None, objective: ObjectiveSpec, kl_unit: KLUnit
+) -> list[float]:
+    """What is left up to each limit, as a share of it; below 0 where it is broken, 1 where there is none."""
     limit = objective.kl_limit
-    if judged and is_allowed(judged[0], objective, kl_unit):
-        slack = 1.0 if limit is None else (limit - judged[0].kl(kl_unit)) / limit
-        return 0.0 - min(1.0, max(0.0, slack))  # never -0.0
-    overshoot = 0.0
-    if judged and limit is not None:
-        overshoot = max(0.0, min(p.kl(kl_unit) for p in judged) / limit - 1)
+    kl_room = 1.0 if limit is None else (limit - point.kl(kl_unit)) / limit
+    at_start = {} if start is None else start.others
+    return [kl_room, *slacks(objective.gold_limits, point.others, at_start).values()]
+
+
+def _constraint(rooms: Sequence[Sequence[float]], unused: float) -> float:
+    """``rooms``: of each judged checkpoint, the first of which decides if it is allowed."""
+    if rooms and min(rooms[0]) >= 0:
+        return 0.0 - min(1.0, *rooms[0])  # never -0.0
+    overshoots = [-sum(room for room in found if room < 0) for found in rooms]
+    overshoot = min((least for least in overshoots if math.isfinite(least)), default=0.0)
     return max(SMALLEST_VIOLATION, unused + overshoot)
 
 

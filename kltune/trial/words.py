@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from kltune.spec.algorithm import Credit
+from kltune.spec.objective import ObjectiveSpec
 from kltune.spec.penalty import Penalty
 from kltune.spec.trial import BetaUnit, ControllerKind, KLUnit, TrialSpec
 
@@ -110,14 +111,35 @@ def setting_long(
     return f"{text}, learning rate {number(setting.learning_rate)}"
 
 
+def limit_words(objective: ObjectiveSpec) -> str:
+    """What a checkpoint must respect: ``the KL limit``, or ``the limits on KL and retention``."""
+    names = [*(["KL"] if objective.kl_limit is not None else []), *objective.gold_limits]
+    if names in ([], ["KL"]):
+        return "the KL limit"
+    listed = " and ".join([*([", ".join(names[:-1])] if names[:-1] else []), names[-1]])
+    return f"the limit{'s' if names[1:] else ''} on {listed}"
+
+
+NOISE = "noise:"
+"""Start of the origin of a trial that repeats another one's setting on a seed of its own."""
+
+
+def is_noise(origin: str) -> bool:
+    """Whether a trial only measures the noise floor: it is no setting of its own."""
+    return origin.startswith(NOISE)
+
+
 def origin_words(origin: str) -> str:
     """Where a setting came from, for people: a recipe's name, the beta = 0 arm, or who proposed it."""
     kind, _, name = origin.partition(":")
     if kind == "baseline" and name:
         return f"recipe {name}"
+    if is_noise(origin):
+        return f"repeat on seed {name}, for the noise floor"
     words = {
         "zero": "beta = 0 arm",
         "fixed": "fixed (recipes and beta = 0)",
+        "noise": "repeats on other seeds, for the noise floor",
         "sobol": "Sobol point",
         "guided": "guided by the sampler",
         "tpe": "proposed by TPE",

@@ -75,3 +75,37 @@ def test_slots_are_as_asked_and_never_more_than_the_trials(tmp_path: Path) -> No
     too_many = load_spec(spec.path, ("budget.slots=9", "budget.trials=2")).spec
     assert num_slots(asked, ground) == 3
     assert num_slots(too_many, ground) == 2
+
+
+def test_a_further_gold_that_scores_like_the_proxy_is_refused_on_the_references_answers(
+    tmp_path: Path,
+) -> None:
+    code = "def proxy(completions): return [float(len(c)) for c in completions]\n"
+    code += "def gold(completions): return [float(c.count('e')) for c in completions]\n"
+    code += "def tone(completions): return [sum(1.0 for _ in c) for c in completions]\n"
+    spec_file = own_task(tmp_path)
+    spec_file["task"]["golds"] = {"tone": "rewards.py:tone"}
+    (tmp_path / "rewards.py").write_text(code, encoding="utf-8")
+    (tmp_path / "prompts.txt").write_text(
+        "".join(f"question {i}\n" for i in range(12)), encoding="utf-8"
+    )
+    spec = load_spec(write(tmp_path, spec_file))
+    ground = load_ground(spec.spec, find_inputs(spec), tmp_path)
+    assert list(ground.data.golds) == ["tone"]
+    with pytest.raises(SpecError, match=r"task\.golds\.tone .*gave the same scores"):
+        reference_scale(ground, spec.spec, tmp_path)
+
+
+def test_a_confirmation_is_judged_on_test_prompts_and_keeps_every_completion(
+    tmp_path: Path,
+) -> None:
+    spec = loaded_spec(tmp_path)
+    inputs = find_inputs(spec)
+    ground = load_ground(spec.spec, inputs, tmp_path, judged_on="test")
+    assert ground.data.select.prompts == inputs.task.splits.test
+    assert ground.data.train.prompts == inputs.task.splits.train
+    scale = reference_scale(ground, spec.spec, tmp_path)
+    assert build_bank(ground, spec.spec, scale).parts.settings.keep_all
+    usual = load_ground(spec.spec, inputs, tmp_path)
+    assert usual.data.select.prompts == inputs.task.splits.select
+    assert not build_bank(usual, spec.spec, scale).parts.settings.keep_all

@@ -56,3 +56,24 @@ def test_what_the_first_session_saw_is_kept(tmp_path: Path) -> None:
 
 def test_a_study_without_the_file_passes(tmp_path: Path) -> None:
     check_inputs(tmp_path, {"gold": "x"})
+
+
+def test_another_further_gold_is_refused_by_its_name(tmp_path: Path) -> None:
+    def prints(code: str) -> dict[str, str]:
+        spec = own_task(tmp_path)
+        spec["task"]["golds"] = {"tone": "tone.py:tone"}
+        (tmp_path / "rewards.py").write_text(
+            CODE + "def gold(completions): return [1.0 for c in completions]\n", encoding="utf-8"
+        )
+        (tmp_path / "tone.py").write_text(code, encoding="utf-8")
+        text = "".join(f"question {i}\n" for i in range(12))
+        (tmp_path / "prompts.txt").write_text(text, encoding="utf-8")
+        inputs = find_inputs(load_spec(write(tmp_path, spec)))
+        return fingerprints(inputs.task, inputs.source)
+
+    tone = "def tone(completions): return [c.count('!') for c in completions]\n"
+    study = tmp_path / "study"
+    note_inputs(study, prints(tone))
+    check_inputs(study, prints(tone))
+    with pytest.raises(StudyError, match="gold tone changed"):
+        check_inputs(study, prints(tone.replace("'!'", "'?'")))

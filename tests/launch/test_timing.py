@@ -9,7 +9,7 @@ import pytest
 from kltune.launch.placement import Calibration, Placement
 from kltune.launch.timing import FILE, note_session
 from kltune.metrics.jsonl import read_json, write_json
-from kltune.study.loop import SearchEnd
+from kltune.study.search_end import SearchEnd
 
 TWO_WORKERS = Calibration(Placement(2, 2, 1), 0.2, 0.12, 197.0)
 

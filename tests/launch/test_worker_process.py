@@ -13,8 +13,8 @@ import pytest
 from spec_files import minimal, write
 
 from kltune.errors import KltuneError, OutOfMemoryFault, RunError, TrialFault
-from kltune.launch.worker_process import Job, obey
-from kltune.metrics.record import RewardScale
+from kltune.launch.worker_process import Job, Skipped, obey
+from kltune.metrics.record import RewardScale, StepMetrics
 from kltune.spec.load import load_spec
 from kltune.spec.trial import TrialSpec
 from tests.fake_bank import FakeBank
@@ -47,8 +47,8 @@ def served() -> Generator[tuple[Connection, FakeBank]]:
     theirs.close()
 
 
-def ask(pipe: Connection, name: str, *arguments: object, number: int = 1):
-    pipe.send((number, name, arguments))
+def ask(pipe: Connection, name: str, *arguments: object, number: int = 1, link: object = None):
+    pipe.send((number, name, arguments, link))
     assert pipe.poll(10)
     return pipe.recv()
 
@@ -119,3 +119,36 @@ def test_a_job_survives_the_way_to_another_process(tmp_path: Path) -> None:
     scale = RewardScale(sigma=0.5, std=0.5, mean=0.0, num_groups=8, mean_tokens=20.0)
     job = Job(load_spec(write(tmp_path, minimal())), tmp_path, scale, slots=2)
     assert pickle.loads(pickle.dumps(job)) == job
+
+
+def too_far(metrics: StepMetrics) -> bool:
+    return metrics.step >= 2
+
+
+def test_the_rest_of_a_chain_is_skipped_after_a_step_that_halts_it(
+    served: tuple[Connection, FakeBank],
+) -> None:
+    pipe, bank = served
+    ask(pipe, "admit", 0, 7, SETTING, None)
+    values = [ask(pipe, "train_step", link=(1, too_far))[1] for _ in range(3)]
+    assert [value[0].step for value in values[:2]] == [1, 2]
+    assert isinstance(values[2], Skipped)
+    assert isinstance(ask(pipe, "evaluate", [0], link=(1, too_far))[1], Skipped)
+    assert bank.steps_done == {7: 2}
+    (other,) = ask(pipe, "train_step", link=(2, None))[1]  # another chain goes on
+    assert other.step == 3
+
+
+def test_the_rest_of_a_chain_is_skipped_after_an_error(
+    served: tuple[Connection, FakeBank],
+) -> None:
+    pipe, bank = served
+
+    def fail(trial_number: int, step: int) -> None:
+        if step == 1:
+            raise TrialFault((0,), "proxy raised")
+
+    ask(pipe, "admit", 0, 7, SETTING, None)
+    bank._on_step = fail
+    assert str(ask(pipe, "train_step", link=(1, None))[2]) == "proxy raised"
+    assert isinstance(ask(pipe, "train_step", link=(1, None))[1], Skipped)

@@ -46,3 +46,16 @@ def test_no_two_metrics_share_a_trl_name() -> None:
     names = [metric.trl for metric in METRICS.values() if metric.trl]
     assert len(set(names)) == len(names)
     assert not set(names) & METRICS.keys()
+
+
+def test_a_gold_of_the_spec_has_two_names_and_nothing_else() -> None:
+    check_names(["eval/gold_retention", "eval/gold_retention_se", "eval/gold_a-b_c"])
+    for name in (
+        "eval/gold_",
+        "eval/gold_Tone",
+        "eval/gold_x_se_se",
+        "eval/gold_gold",
+        "eval/goldx",
+    ):
+        with pytest.raises(ValueError, match="unregistered metric"):
+            check_names([name])

@@ -60,3 +60,20 @@ def test_the_sample_table_is_what_mlflow_reads_as_one() -> None:
     table = json.loads(sample_table([{"step": 1, "prompt": "é", "gold": 0.5}]))
     assert len(table["data"][0]) == len(table["columns"])
     assert dict(zip(table["columns"], table["data"][0], strict=True))["prompt"] == "é"
+
+
+def test_further_golds_reach_the_tracker_by_name() -> None:
+    row = {
+        "time": 2.5,
+        "step": 7,
+        "eval/gold": 0.5,
+        "eval/gold_tone": 0.25,
+        "eval/gold_tone_se": None,
+    }
+    assert points([row]) == [
+        Point("eval/gold", 0.5, 2500, 7),
+        Point("eval/gold_tone", 0.25, 2500, 7),
+    ]
+    table = json.loads(sample_table([{"step": 1, "golds": {"tone": 0.25}}, {"step": 2}]))
+    assert table["columns"][-1] == "gold_tone"
+    assert [line[-1] for line in table["data"]] == [0.25, None]

@@ -165,3 +165,33 @@ def test_a_moving_reference_is_said_beside_the_setting(tmp_path: Path) -> None:
     text = facts_of(read(tmp_path / "moving", trial(0.2), trainer=trainer))["Reference"]
     assert "every 20 steps its trainable weights become 0.6 × the policy's + 0.4 × its own" in text
     assert "The KL shown is to the start" in text
+
+
+def test_how_sure_says_how_many_may_be_the_best_and_what_is_given_up_at_most(
+    tmp_path: Path,
+) -> None:
+    wide = (0.2, *[0.8] * 8)
+    fakes = [*[trial(beta, gold=wide) for beta in (0.2, 0.5, 0.7)], trial(0.9, gold=(0.2,) * 9)]
+    facts = facts_of(read(tmp_path, *fakes))
+    assert (
+        "3 of 4 settings can't be told apart from the best on these prompts, one seed."
+        in (facts["How sure"])
+    )
+    assert "gold below it (95 % confidence)" in facts["How sure"]
+    assert "nearest setting of those that are not the best is trial 3" in facts["How sure"]
+    assert facts["Tied"].startswith("trials 0, 1, 2 can't be told apart on these prompts, one seed")
+
+
+def test_how_sure_says_where_the_seeds_noise_was_measured(tmp_path: Path) -> None:
+    wide = (0.2, *[0.8] * 8)
+    repeats = [trial(0.0, origin=f"noise:{n}", seed=n, gold=wide) for n in range(1, 5)]
+    text = facts_of(read(tmp_path, trial(0.0, origin="zero", gold=wide), *repeats, trial(0.4)))
+    assert "measured on one setting with 5 seeds" in text["How sure"]
+    assert "not that of a fresh seed" not in text["How sure"]
+
+
+def test_a_winner_that_stands_alone_is_said_to(tmp_path: Path) -> None:
+    fakes = [trial(0.2, gold=(0.2, *[0.9] * 8)), trial(0.9, gold=(0.2,) * 9)]
+    facts = facts_of(read(tmp_path, *fakes))
+    assert "It can be told apart from all others on these prompts, one seed." in facts["How sure"]
+    assert "Tied" not in facts

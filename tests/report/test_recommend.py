@@ -125,3 +125,32 @@ def test_a_typical_study_has_a_winner_that_beats_beta_zero(tmp_path: Path) -> No
     zero = next(v for v in answer.baselines if v.row.origin == "zero")
     assert zero.difference is not None
     assert zero.difference.low > 0
+
+
+def test_a_repeat_on_another_seed_is_never_recommended_nor_compared(tmp_path: Path) -> None:
+    zero = trial(0.0, origin="zero", gold=WIDE)
+    repeat = trial(0.0, origin="noise:1", seed=1, gold=NARROW, value=9.0)
+    answer = found(tmp_path, zero, repeat, trial(1.0, gold=LOW))
+    assert answer.best.number == 0
+    assert answer.highest.number == 0
+    assert 1 not in [row.number for row in answer.tied]
+    assert answer.runner_up is None or answer.runner_up.row.number == 2
+    assert answer.baselines == ()
+
+
+def test_settings_that_may_be_the_best_too_are_listed_by_number(tmp_path: Path) -> None:
+    values = (0.88, 0.90, 0.89, 0.87)
+    answer = found(tmp_path, *[trial(1.0, gold=WIDE, value=value) for value in values])
+    assert answer.highest.number == 1
+    assert [row.number for row in answer.tied] == [0, 2, 3]
+    assert answer.runner_up is None
+
+
+def test_a_baseline_in_the_best_group_is_not_called_told_apart(tmp_path: Path) -> None:
+    golds = [(0.2, *[0.9 - 0.03 * n] * 8) for n in range(8)]
+    answer = found(tmp_path, *[trial(1.0, gold=g, origin="baseline:verl-ppo") for g in golds])
+    group = {row.number for row in answer.ranking.groups[0]}
+    for versus in answer.baselines:
+        assert versus.difference is not None
+        if versus.row.number in group and answer.best.number in group:
+            assert not versus.difference.is_told_apart

@@ -5,6 +5,7 @@ from pathlib import Path
 from fake_study import trial, typical_trials, write_study
 
 from kltune.report.document import Document
+from kltune.report.evidence import gather_evidence
 from kltune.report.markdown import render_markdown
 from kltune.report.recommend import recommend
 from kltune.report.rows import StudyRows, read_study
@@ -18,7 +19,8 @@ NO_IMPORTANCE = Importance(
 
 
 def document_of(study: StudyRows, importance: Importance = NO_IMPORTANCE) -> Document:
-    return compose(study, recommend(study), importance)
+    answer = recommend(study)
+    return compose(study, answer, importance, gather_evidence(study, answer))
 
 
 def text_of(study: StudyRows, importance: Importance = NO_IMPORTANCE) -> str:
@@ -30,6 +32,10 @@ def test_a_typical_report_has_all_its_parts_with_the_answer_first(tmp_path: Path
     assert document.is_answer
     assert [section.anchor for section in document.sections] == [
         "recommendation",
+        "noise",
+        "power",
+        "peaks",
+        "law",
         "frontier",
         "steps",
         "controllers",

@@ -5,13 +5,15 @@ from pathlib import Path
 from fake_study import trial, write_study
 
 from kltune.report.document import Grid
+from kltune.report.ranking import rank
 from kltune.report.rows import StudyRows, read_study
 from kltune.report.table import trial_blocks
 from kltune.trial.outcome import StopReason
 
 
 def grid_of(study: StudyRows) -> Grid:
-    (grid,) = [block for block in trial_blocks(study, study.trials[0]) if isinstance(block, Grid)]
+    blocks = trial_blocks(study, study.trials[0], rank(study))
+    (grid,) = [block for block in blocks if isinstance(block, Grid)]
     return grid
 
 
@@ -42,9 +44,30 @@ def test_kl_is_given_in_both_units_and_beta_as_a_range(tmp_path: Path) -> None:
     assert grid.rows[0][grid.header.index("beta range")] == "0.1"
 
 
-def test_the_highest_value_comes_first_and_infeasible_trials_after_all_feasible(
-    tmp_path: Path,
-) -> None:
-    fakes = [trial(1.0, value=0.1), trial(1.0, value=0.3), trial(0.0, value=0.9)]
+def test_groups_come_in_their_order_and_within_one_the_trial_numbers_do(tmp_path: Path) -> None:
+    low, high = (0.2, *[0.2] * 8), (0.2, *[0.9] * 8)
+    fakes = [
+        trial(1.0, gold=low),
+        trial(1.0, gold=high, value=0.90),
+        trial(1.0, gold=high, value=0.91),
+        trial(0.0, value=0.99),
+        trial(1.0, steps=40, reason=StopReason.PRUNED),
+    ]
     study = read_study(write_study(tmp_path, fakes, objective={"kl_limit": 0.06}))
-    assert [row[0] for row in grid_of(study).rows] == ["1", "0", "2"]
+    rows = [row[:2] for row in grid_of(study).rows]
+    assert rows == [("1", "1"), ("2", "1"), ("0", "2"), ("3", "–"), ("4", "–")]
+
+
+def test_repeats_on_other_seeds_are_in_no_group(tmp_path: Path) -> None:
+    fakes = [trial(0.0, origin="zero"), trial(0.0, origin="noise:1", seed=1), trial(0.5)]
+    study = read_study(write_study(tmp_path, fakes))
+    rows = {row[0]: row[1] for row in grid_of(study).rows}
+    assert rows["1"] == "–"
+    assert list(rows)[-1] == "1"
+
+
+def test_without_a_ranking_no_order_is_claimed(tmp_path: Path) -> None:
+    fakes = [trial(1.0, value=0.1), trial(1.0, value=0.3)]
+    study = read_study(write_study(tmp_path, fakes))
+    (grid,) = [b for b in trial_blocks(study, None) if isinstance(b, Grid)]
+    assert [row[:2] for row in grid.rows] == [("0", "–"), ("1", "–")]

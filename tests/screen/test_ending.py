@@ -20,7 +20,7 @@ def text_of(renderable: RenderableType, width: int = 80) -> str:
 
 
 @pytest.mark.parametrize("width", [60, 80, 160])
-def test_the_end_shows_answer_runner_up_files_share_and_next_command(
+def test_the_end_shows_answer_nearest_other_files_share_and_next_command(
     width: int, tmp_path: Path
 ) -> None:
     folder = write_study(tmp_path, typical_trials())
@@ -29,7 +29,8 @@ def test_the_end_shows_answer_runner_up_files_share_and_next_command(
     )
     text = text_of(renderable, width)
     assert "Use " in text
-    assert "Runner-up: trial" in text
+    assert "can't be told apart from the best on these prompts, one seed" in text
+    assert "The nearest setting of those that are not the best is trial" in text
     assert "Against" in text
     assert "beta = 0 arm" in text
     assert "24 of 24 trials" in text

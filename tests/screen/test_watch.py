@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from kltune.metrics.record import EvalMetrics, StepMetrics
+from kltune.metrics.record import EvalMetrics, OtherGold, StepMetrics
 from kltune.screen.progress import Scope
 from kltune.screen.watch import LiveScreen, PlainScreen, open_screen
 from kltune.spec.penalty import Penalty
@@ -82,7 +82,7 @@ def test_eighty_columns_show_every_number_of_a_slot() -> None:
     for part in ("k1-reward 0.0754", "20/80", "0.56", "0.61 ±0.05", "0.157", "2.2", "0.103"):
         assert part in row
     assert DETAIL in " ".join(text.split())
-    assert "over the KL limit" in " ".join(text.split())
+    assert "outside the KL limit" in " ".join(text.split())
     assert "KL nats" in text
     assert "reward per nat of sequence KL" in text
 
@@ -134,3 +134,20 @@ def test_the_unit_of_beta_follows_the_credit() -> None:
     console = Console(width=120, record=True, file=io.StringIO())
     console.print(screen.render())
     assert "beta in reward per nat per token of mean KL; gold" in console.export_text()
+
+
+def test_further_golds_and_their_limits_are_said() -> None:
+    stream = io.StringIO()
+    screen = PlainScreen(
+        dataclasses.replace(SCOPE, limits="the limits on KL and tone"), stream, Clock()
+    )
+    screen.evaluated(
+        EvalMetrics(
+            0, 2, 20, 0.6, 0.05, 0.5, 0.04, 0.16, 2.3, (0.6,), (0.5,), {}, (),
+            others={"tone": OtherGold(0.9, 0.02, (0.9,))},
+        )
+    )  # fmt: skip
+    screen.ended(TrialOutcome(3, 1, Verdict(StopReason.DONE, "80 of 80"), 80, 0.9, False, 0.1, 20))
+    first, second = stream.getvalue().splitlines()
+    assert first.endswith(", tone 0.900 ± 0.020")
+    assert "value 0.900, outside the limits on KL and tone" in second

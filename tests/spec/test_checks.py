@@ -84,7 +84,10 @@ def test_a_gguf_is_named_beside_its_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("base", "told"),
     [
-        ("builtin:kitchn", "no built-in model 'kitchn'; built in: kitchen"),
+        (
+            "builtin:kitchn",
+            "no built-in model 'kitchn'; built in: kitchen, kitchen-small, kitchen-large",
+        ),
         ("package:no_such_package", "'no_such_package' is not installed here: pip install no-such"),
         ("package:json", "the package 'json' holds no *.gguf"),
         ("package:os.path", "needs the name of an importable package"),
@@ -183,3 +186,14 @@ def test_gold_and_proxy_must_not_be_the_same_function(tmp_path: Path) -> None:
     assert "is the same function" in line
     spec["task"]["proxy"] = {"learned": {"from": "gold"}}
     assert complaints(tmp_path, spec) == []
+
+
+def test_a_further_gold_is_looked_for_and_held_against_the_proxy(tmp_path: Path) -> None:
+    spec = own_task(tmp_path)
+    spec["task"]["golds"] = {"one": "rewards.py:nothing", "two": "rewards.py:proxy"}
+    with pytest.raises(SpecError) as refused:
+        check_paths(load_spec(write(tmp_path, spec)))
+    text = str(refused.value)
+    assert "task.golds.one: " in text
+    assert "defines no 'nothing'" in text
+    assert "task.golds.two: is the same function as task.proxy" in text

@@ -73,6 +73,17 @@ def test_a_budget_below_the_baselines_is_refused(tmp_path: Path) -> None:
     ]
 
 
+def test_repeats_for_the_noise_floor_need_room_and_something_to_repeat(tmp_path: Path) -> None:
+    budget = {"trials": 3, "noise_seeds": 3}
+    zero = {"beta": {"log": [0.1, 1], "zero": True}}
+    assert told(tmp_path, budget={"trials": 4, "noise_seeds": 3}, search=zero) == []
+    assert told(tmp_path, budget=budget, search=zero) == [
+        "budget.trials: 3 is fewer than the 4 baselines (beta = 0 arm and noise_seeds included)"
+    ]
+    (line,) = told(tmp_path, budget=budget, search={"beta": {"log": [0.1, 1]}})
+    assert line.startswith("budget.noise_seeds: repeats the beta = 0 arm or a baseline")
+
+
 def test_unknown_and_repeated_baselines_are_refused(tmp_path: Path) -> None:
     (line,) = told(tmp_path, baselines=["verl"])
     assert line.startswith("baselines: unknown recipe 'verl'; known: ")

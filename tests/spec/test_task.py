@@ -55,3 +55,27 @@ def test_a_learned_proxy_is_checked(tmp_path: Path, learned: dict[str, Any], fie
     spec = {**minimal(), "task": {**OWN, "proxy": {"learned": learned}}}
     (line,) = problems_of(tmp_path, spec)
     assert line.startswith(f"task.proxy.learned.{field}: ")
+
+
+@pytest.mark.parametrize("name", ["gold", "Tone", "tone_se", "a b"])
+def test_a_gold_with_a_bad_name_is_refused_by_field_and_value(tmp_path: Path, name: str) -> None:
+    task = {**OWN, "golds": {name: "r.py:f", "good": "r.py:g"}}
+    (line,) = problems_of(tmp_path, {**minimal(), "task": task})
+    assert line.startswith(f"task.golds.{name}: ")
+    assert line.endswith(f"(got {name!r})")
+    (line,) = problems_of(tmp_path, {**minimal(), "task": {"builtin": "kitchen", "golds": [name]}})
+    assert line.startswith("task.golds: ")
+    assert line.endswith(f"(got {name!r})")
+
+
+def test_a_gold_that_is_no_function_is_refused_by_its_name(tmp_path: Path) -> None:
+    (line,) = problems_of(tmp_path, {**minimal(), "task": {**OWN, "golds": {"tone": "r.py"}}})
+    assert line == (
+        "task.golds.tone: must look like package.module:function or file.py:function (got 'r.py')"
+    )
+
+
+def test_a_shipped_gold_is_named_once(tmp_path: Path) -> None:
+    task = {"builtin": "kitchen", "golds": ["retention", "retention"]}
+    (line,) = problems_of(tmp_path, {**minimal(), "task": task})
+    assert line.startswith("task.golds: each gold once")

@@ -255,6 +255,35 @@ def test_the_best_is_complete_and_feasible(tmp_path: Path) -> None:  # field cas
     assert ledger.opened.optuna_study.best_trial.number == 2
 
 
+def test_a_repeat_for_the_noise_floor_runs_once_and_is_never_the_best(tmp_path: Path) -> None:
+    search = {"beta": {"log": [1e-3, 1], "zero": True}}
+    spec = small_spec(budget={"trials": 4, "noise_seeds": 2}, search=search)
+    ledger = ledger_of(tmp_path, spec)
+    done: list[Asked] = []
+    while (asked := ledger.ask()) is not None:
+        value = 0.9 if asked.origin.startswith("noise") else 0.5
+        ledger.tell(asked, outcome_of(asked, StopReason.DONE, value))
+        done.append(asked)
+    assert [a.origin for a in done[:3]] == ["zero", "noise:1", "noise:2"]
+    assert [a.setting.seed for a in done] == [0, 1, 2, 0]
+    assert [a.is_fixed for a in done] == [True, True, True, False]
+    best = ledger.best()
+    assert best is not None
+    assert best.trial_number in (0, 3)
+
+
+def test_a_trial_is_not_pruned_for_what_comes_after_its_peak(tmp_path: Path) -> None:
+    spec = small_spec(budget={"trials": 4}, pruning={"peers": 2, "warmup": 0.5})
+    ledger = ledger_of(tmp_path, spec)
+    one, two, early = (ledger.ask() for _ in range(3))
+    for asked, golds in ((one, (0.5, 0.6)), (two, (0.5, 0.6)), (early, (0.9, 0.1))):
+        assert asked is not None
+        for step, gold in zip((5, 10), golds, strict=True):
+            ledger.report(asked, step, Standing(gold, 0.2, 0.02))
+    assert early is not None
+    assert ledger.judge_peers(early, 10) is None
+
+
 def test_peers_prune_a_free_trial_after_the_warm_up_but_never_a_fixed_one(tmp_path: Path) -> None:
     spec = small_spec(
         budget={"trials": 6}, baselines=["verl-ppo"], pruning={"peers": 2, "warmup": 0.5}

@@ -146,6 +146,7 @@ def test_a_beaten_trial_is_pruned_and_a_slow_one_is_not(tmp_path: Path) -> None:
         search={"beta": betas},
         sampler={"name": "random"},
         pruning={"peers": 3, "warmup": 0.4},
+        objective={"metric": "gold_final"},  # under gold_peak a peak that is behind still counts
     )
     search(tmp_path, spec, FakeBank(4, gold_of=slow_start))
     records = {r.number: r for r in read_trials(tmp_path)}

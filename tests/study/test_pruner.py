@@ -3,12 +3,15 @@ from __future__ import annotations
 import optuna
 import pytest
 
+from kltune.spec.objective import ObjectiveSpec
 from kltune.spec.study import PruningSpec
 from kltune.spec.trial import KLUnit
+from kltune.study.lives import ATTR_ORIGIN
 from kltune.study.pruner import (
     ATTR_EVALS,
     Peers,
     Standing,
+    as_judged,
     is_warm,
     judge_against_peers,
     pack_standings,
@@ -17,6 +20,7 @@ from kltune.study.pruner import (
 from kltune.trial.outcome import StopReason, Verdict
 
 PRUNING = PruningSpec(peers=3)
+FINAL = ObjectiveSpec(metric="gold_final")
 PEERS = [Standing(0.6, 0.2, 0.02), Standing(0.7, 0.3, 0.02), Standing(0.8, 0.4, 0.02)]
 
 
@@ -81,14 +85,48 @@ def test_the_best_at_the_end_that_starts_slowest_is_never_pruned() -> None:
     assert judge_against_peers(at[5.0], fastest, 80, pruning, KLUnit.TOKEN) is not None
 
 
+def test_a_standing_is_what_the_objective_makes_of_the_evaluations_so_far() -> None:
+    golds = {0: 0.9, 10: 0.5, 20: 0.7, 30: 0.8, 40: 0.2}
+    kls = {0: 0.0, 10: 0.1, 20: 0.2, 30: 0.6, 40: 0.3}
+    standings = {step: Standing(golds[step], kls[step], step / 100) for step in golds}
+
+    def seen(metric: str, limit: float | None = 0.5) -> list[float]:
+        objective = ObjectiveSpec.model_validate({"metric": metric, "kl_limit": limit})
+        judged = as_judged(standings, objective)
+        assert [judged[step].kl for step in golds] == list(kls.values())
+        return [judged[step].gold for step in golds]
+
+    assert seen("gold_peak") == [
+        0.9,
+        0.5,
+        0.7,
+        0.7,
+        0.7,
+    ]  # neither step 0 nor what is over the limit
+    assert seen("gold_peak", None) == [0.9, 0.5, 0.7, 0.8, 0.8]
+    assert seen("gold_mean") == pytest.approx([0.9, 0.7, 0.7, 0.725, 0.62])
+    assert seen("gold_final") == [0.9, 0.5, 0.7, 0.8, 0.2]
+
+
+def test_the_verdict_says_which_gold_was_compared() -> None:
+    verdict = judge_against_peers(
+        Standing(0.5, 0.3, 0.05), PEERS, 40, PRUNING, KLUnit.TOKEN, "gold_peak"
+    )
+    assert verdict is not None
+    assert verdict.detail.startswith("best gold so far 0.500 ± 0.050 < 0.700, the median")
+
+
 @pytest.fixture
 def study() -> optuna.Study:
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna.create_study(direction="maximize")
 
 
-def add(study: optuna.Study, gold: float, state: str, constraint: float = -1.0) -> None:
+def add(
+    study: optuna.Study, gold: float, state: str, constraint: float = -1.0, origin: str = "tpe"
+) -> None:
     trial = study.ask()
+    trial.set_user_attr(ATTR_ORIGIN, origin)
     trial.report(gold, 40)
     trial.set_user_attr(ATTR_EVALS, pack_standings({40: Standing(gold, 0.1, 0.02)}))
     if state != "RUNNING":
@@ -105,9 +143,10 @@ def test_peers_are_running_complete_and_pruned_trials_that_reported_the_step(
     add(study, 0.3, "RUNNING")
     add(study, 0.4, "FAIL")
     add(study, 0.5, "COMPLETE", constraint=0.3)
+    add(study, 0.6, "COMPLETE", origin="noise:1")
     trials = study.get_trials()
-    assert [peer.gold for peer in standings_at(40, trials)] == [0.1, 0.2, 0.3]
-    assert standings_at(50, trials) == []
+    assert [peer.gold for peer in standings_at(40, trials, FINAL)] == [0.1, 0.2, 0.3]
+    assert standings_at(50, trials, FINAL) == []
 
 
 class CountedAttrs(dict[str, object]):
@@ -147,11 +186,11 @@ def test_peers_are_those_of_a_fresh_look_however_the_study_goes_on() -> None:
         kept_trial(3, state.FAIL, 0.1),
         kept_trial(4, state.RUNNING, 0.7),
     ]
-    peers = Peers()
+    peers = Peers(FINAL)
     for latest in (study, [*study[:4], kept_trial(4, state.PRUNED, 0.2)]):
         for step in (40, 50, 60):
             seen = peers.standings_at(step, latest)
-            expected = standings_at(step, latest)
+            expected = standings_at(step, latest, FINAL)
             assert sorted(s.gold for s in seen) == sorted(s.gold for s in expected)
 
 
@@ -159,7 +198,7 @@ def test_a_trial_that_is_over_is_read_once_however_often_its_peers_are_judged() 
     state = optuna.trial.TrialState
     trials = [kept_trial(n, state.COMPLETE, 0.1 * n) for n in range(5)]
     running = kept_trial(5, state.RUNNING, 0.4)
-    peers = Peers()
+    peers = Peers(FINAL)
     for step in (40, 50, 40):
         peers.standings_at(step, [*trials, running])
     assert reads_of(trials) == [1] * 5

@@ -47,3 +47,11 @@ def test_planned_trials_are_fixed_ones_then_settings_at_sobol_points() -> None:
     planned = planned_trials(spec, RewardScale(0.5, 0.5, 0.0, 8, 20.0))
     assert [p.origin for p in planned] == ["baseline:verl-ppo", "sobol", "sobol", "sobol"]
     assert len({p.setting for p in planned}) == 4
+
+
+def test_repeats_for_the_noise_floor_come_out_of_the_budget() -> None:
+    search = {"beta": {"log": [0.01, 1], "zero": True}}
+    spec = small_spec(budget={"trials": 24, "noise_seeds": 4}, search=search)
+    plan = plan_search(spec)
+    assert (plan.fixed, plan.noise, plan.fixed + plan.sobol + plan.guided) == (5, 4, 24)
+    assert "5 fixed (baselines, beta = 0, 4 on other seeds for the noise floor)" in plan.describe()

@@ -173,3 +173,29 @@ def test_a_proxy_without_spread_or_a_missing_scale_is_one_clear_error() -> None:
 def test_fixed_trials_use_a_constant_learning_rate_of_the_search() -> None:
     spec = small_spec(search={"beta": {"log": [0.01, 1], "zero": True}, "learning_rate": 3e-3})
     assert fixed_trials(spec, None)[0].setting.learning_rate == 3e-3
+
+
+def test_the_noise_floor_repeats_beta_zero_on_seeds_of_its_own() -> None:
+    search = {"beta": {"log": [0.01, 1], "zero": True}}
+    spec = small_spec(
+        search=search, baselines=["verl-ppo"], seed=7, budget={"trials": 8, "noise_seeds": 3}
+    )
+    trials = fixed_trials(spec, SCALE)
+    assert [t.origin for t in trials] == [
+        *["baseline:verl-ppo", "zero"],
+        *["noise:8", "noise:9", "noise:10"],
+    ]
+    assert [t.setting.seed for t in trials] == [7, 7, 8, 9, 10]
+    assert {t.setting.model_copy(update={"seed": 7}) for t in trials[1:]} == {trials[1].setting}
+
+
+def test_without_beta_zero_the_first_baseline_is_repeated() -> None:
+    spec = small_spec(
+        baselines=["verl-ppo", "deepseekmath"], budget={"trials": 8, "noise_seeds": 1}
+    )
+    first, _, repeat = fixed_trials(spec, SCALE)
+    assert repeat.setting == first.setting.model_copy(update={"seed": 1})
+    last = small_spec(
+        baselines=["verl-ppo"], seed=2**63 - 1, budget={"trials": 8, "noise_seeds": 1}
+    )
+    assert fixed_trials(last, SCALE)[-1].setting.seed == 0

@@ -16,6 +16,8 @@ from kltune.tasks.registry import ShippedProxy, Task, load_task
 SCORERS = """
 def gold(prompts, completions, topic): return [float(len(c)) for c in completions]
 def proxy(prompts, completions, **_): return [float(c.count("!")) for c in completions]
+def proxy_two(completions): return [1.0 + c.count("!") for c in completions]
+def copy(prompts, completions, **_): return [float(c.count("!")) for c in completions]
 def needy(completions, answer): return [0.0 for _ in completions]
 """
 
@@ -130,3 +132,34 @@ def test_loading_a_task_loads_no_torch() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_further_golds_come_by_name_and_in_order(tmp_path: Path) -> None:
+    task = load(tmp_path, golds={"b": "scorers.py:proxy_two", "a": "scorers.py:gold"})
+    assert list(task.golds) == ["b", "a"]
+    samples = [Sample(Prompt("1", "q", {"topic": "t"}), "so!!", (1, 2), True)]
+    assert [scorer(samples) for scorer in task.golds.values()] == [[3.0], [4.0]]
+    assert load(tmp_path).golds == {}
+
+
+def test_every_gold_is_held_against_the_proxy(tmp_path: Path) -> None:
+    with pytest.raises(
+        SpecError, match=r"task\.golds\.tone \(scorers\.py:copy\) are the same function"
+    ):
+        load(tmp_path, golds={"good": "scorers.py:gold", "tone": "scorers.py:copy"})
+
+
+def test_what_is_wrong_with_a_further_gold_is_said_by_its_name(tmp_path: Path) -> None:
+    with pytest.raises(
+        SpecError, match=r"task\.golds\.tone: scorers\.py:gild: there is no function"
+    ):
+        load(tmp_path, golds={"tone": "scorers.py:gild"})
+    with pytest.raises(SpecError, match=r"task\.golds\.tone: .*needs the column"):
+        load(tmp_path, golds={"tone": "scorers.py:needy"})
+
+
+def test_a_built_in_task_ships_golds_to_name() -> None:
+    task = load_task(BuiltinTask(builtin="kitchen", golds=("retention",)), no_path)
+    assert [scorer.name for scorer in task.golds.values()] == ["kitchen-retention"]
+    with pytest.raises(SpecError, match="kitchen has no further gold 'tone'; it ships retention"):
+        load_task(BuiltinTask(builtin="kitchen", golds=("tone",)), no_path)

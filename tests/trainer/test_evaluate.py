@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import statistics
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -193,6 +193,18 @@ def test_kept_samples_are_the_first_of_evenly_spread_prompts() -> None:
         assert kept.kl_seq == pytest.approx(kl_seq, rel=1e-5)
 
 
+def test_a_bank_that_keeps_all_keeps_every_completion_by_prompt_then_sample() -> None:
+    bank, _, gold = two_trials()
+    few = bank.evaluate([0])[0]
+    seen = list(gold.calls[0])
+    bank.parts = replace(bank.parts, settings=replace(bank.parts.settings, keep_all=True))
+    (metrics,) = bank.evaluate([0])
+    assert [kept.completion for kept in metrics.samples] == [sample.text for sample in seen]
+    assert len(metrics.samples) == 8
+    assert metrics.gold_by_prompt == few.gold_by_prompt
+    assert by_prompt([kept.gold for kept in metrics.samples]) == pytest.approx(few.gold_by_prompt)
+
+
 def test_a_gold_that_fails_is_the_fault_of_the_slot_it_was_judging() -> None:
     bank, _, gold = two_trials()
     fine = gold.inner
@@ -224,3 +236,37 @@ def test_only_registered_metrics_leave_the_evaluation() -> None:
 
 def test_nothing_to_judge_is_nothing_judged() -> None:
     assert tiny.bank(2).evaluate([]) == ()
+
+
+def test_all_golds_judge_the_same_completions() -> None:
+    model = tiny.loaded()
+    gold, further = Recorder(tiny.CountWord("w4")), Recorder(tiny.CountWord("w5"))
+    data = replace(tiny.task_data(model), gold=gold, golds={"tone": further})
+    bank = Bank(model, data, tiny.settings(), tiny.MODEL, 1)
+    bank.admit(0, 7, tiny.trial(), None)
+    push(bank, 0)
+    (m,) = bank.evaluate([0])
+    assert further.calls == gold.calls
+    expected = by_prompt(further.inner(further.calls[0]))
+    other = m.others["tone"]
+    assert other.by_prompt == pytest.approx(expected, rel=1e-12)
+    assert other.mean == pytest.approx(statistics.mean(expected), rel=1e-12)
+    assert other.se == pytest.approx(statistics.stdev(expected) / 4**0.5, rel=1e-12)
+    scores = further.inner(further.calls[0])
+    assert [s.golds for s in m.samples] == [{"tone": scores[0]}, {"tone": scores[4]}]
+
+
+def test_a_further_gold_must_score_everything() -> None:
+    model = tiny.loaded()
+    data = replace(tiny.task_data(model), golds={"tone": _Silent()})
+    bank = Bank(model, data, tiny.settings(), tiny.MODEL, 1)
+    bank.admit(0, 7, tiny.trial(), None)
+    with pytest.raises(TrialFault, match="scorer silent returned no score"):
+        bank.evaluate([0])
+
+
+class _Silent:
+    name = "silent"
+
+    def __call__(self, samples: Sequence[Sample]) -> list[None]:
+        return [None for _ in samples]

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from kltune.trainer.reduce import group_std, sequence_mean, sequence_sum, token_mean
+from kltune.trainer.reduce import group_std, sequence_mean, sequence_sum, token_max, token_mean
 
 K1 = torch.tensor([[0.1, 0.2, 0.3], [0.4, 9.0, 9.0]], dtype=torch.float64)
 MASK = torch.tensor([[True, True, True], [True, False, False]])
@@ -70,3 +70,11 @@ def test_group_std_is_the_sample_standard_deviation() -> None:
     torch.testing.assert_close(
         group_std(values), torch.tensor([(5 / 3) ** 0.5, 1.0], dtype=torch.float64)
     )
+
+
+def test_the_largest_token_is_a_valid_one_of_its_own_slot() -> None:
+    both = torch.stack([K1, torch.full_like(K1, 7.0)])
+    masks = torch.stack([MASK, torch.zeros_like(MASK)])
+    assert token_max(both, masks).tolist() == pytest.approx([0.4, 0.0])
+    assert float(token_max(-K1, MASK)) == pytest.approx(-0.1)
+    assert math.isnan(float(token_max(K1.where(K1 != 0.2, math.nan), MASK)))

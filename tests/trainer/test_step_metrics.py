@@ -133,3 +133,17 @@ def test_lengths_are_those_of_the_generation_whatever_is_learned_from_it() -> No
     assert shown == {"completion_min": 3, "completion_mean": 4}
     assert found["tokens/completion_max"] == 5
     assert found["tokens/truncated_frac"] == found["train/unscored_frac"] == 0.5
+
+
+def test_the_largest_token_kl_is_that_of_a_valid_token_of_the_rollout() -> None:
+    bank = tiny.bank(1, prompts=1, group_size=2)
+    bank.admit(0, 0, tiny.trial(), None)
+    batch = tiny.next_batch(bank)
+    learned = learn(bank.parts, batch)
+    kl_KNT = torch.where(batch.rollout.mask_KNT, 0.25, 50.0)
+    kl_KNT[0, 1, 0] = 9.0
+    control = batch.states[0].control
+    outcome = SlotOutcome(0, 1, control, control, 0, True, 0.0, 0.0, 0.0, 0.0)
+    learned = replace(learned, measured=replace(learned.measured, start_kl_KNT=kl_KNT))
+    found = step_metrics(bank.parts, batch, learned, outcome, {}).values
+    assert found["kl/exact_max_token"] == 9.0

@@ -2,13 +2,15 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from kltune.metrics.jsonl import read_json, read_rows
 from kltune.metrics.names import METRICS
-from kltune.metrics.record import EvalMetrics, EvalSample, StepMetrics
+from kltune.metrics.record import EvalMetrics, EvalSample, OtherGold, StepMetrics
+from kltune.metrics.rows import other_golds
 from kltune.spec.penalty import Penalty
 from kltune.spec.trial import BetaUnit, KLUnit, TrialSpec
 from kltune.trial.folder import TrialFolder
@@ -112,3 +114,31 @@ def test_a_crash_between_two_renames_leaves_the_checkpoint_before(tmp_path: Path
     assert folder.checkpoint_to_resume() == before
     folder.last_checkpoint.mkdir()
     assert folder.checkpoint_to_resume() == folder.last_checkpoint
+
+
+def test_further_golds_are_written_and_read_back(tmp_path: Path) -> None:
+    folder = TrialFolder(tmp_path, 7, 1)
+    plain = _eval(5)
+    sample = replace(plain.samples[0], golds={"tone": 0.25})
+    other = OtherGold(0.3, 0.02, (0.25, 0.35))
+    folder.append_eval(replace(plain, samples=(sample,), others={"tone": other}))
+    row = read_rows(folder.path / "evals.jsonl")[0]
+    assert row["golds_by_prompt"] == {"tone": [0.25, 0.35]}
+    assert (row["eval/gold_tone"], row["eval/gold_tone_se"]) == (0.3, 0.02)
+    assert read_rows(folder.path / "samples.jsonl")[0]["golds"] == {"tone": 0.25}
+    assert other_golds(row) == {"tone": other}
+
+
+def test_a_study_with_one_gold_writes_what_it_always_wrote(tmp_path: Path) -> None:
+    folder = TrialFolder(tmp_path, 7, 1)
+    folder.append_eval(_eval(5))
+    row = read_rows(folder.path / "evals.jsonl")[0]
+    assert "golds_by_prompt" not in row
+    assert "golds" not in read_rows(folder.path / "samples.jsonl")[0]
+    assert other_golds(row) == {}
+
+
+def test_runs_of_a_confirmation_lie_under_a_name_of_their_own(tmp_path: Path) -> None:
+    folder = TrialFolder(tmp_path, 7, 1, under="runs")
+    assert folder.path == tmp_path / "runs" / "00007"
+    assert TrialFolder(tmp_path, 7, 1).path == tmp_path / "trials" / "00007"

@@ -6,7 +6,7 @@ import random
 import numpy as np
 import pytest
 
-from kltune.spec.study import ObjectiveSpec
+from kltune.spec.objective import GoldLimit, ObjectiveSpec
 from kltune.spec.trial import KLUnit
 from kltune.trial.objective import EvalPoint, Worth, judge_trial, point_of_row
 
@@ -173,3 +173,72 @@ def test_a_recorded_row_gives_the_same_point_and_null_becomes_nan() -> None:
     assert (found.step, found.kl_token) == (10, 0.1)
     assert math.isnan(found.kl_seq)
     assert not found.is_healthy
+
+
+def limited(**limit: float) -> ObjectiveSpec:
+    return ObjectiveSpec(kl_limit=0.5, also={"keep": GoldLimit(**limit)})
+
+
+def two_golds(*pairs: tuple[float, float]) -> list[EvalPoint]:
+    """(gold, keep) at steps 0, 10, ...; KL 0.1 after step 0."""
+    return [
+        EvalPoint(10 * i, (gold,) * 4, 0.1 * (i > 0), 1.0 * (i > 0), {"keep": (keep,) * 4})
+        for i, (gold, keep) in enumerate(pairs)
+    ]
+
+
+def test_a_limit_on_another_gold_changes_the_chosen_checkpoint() -> None:
+    points = two_golds((0.2, 1.0), (0.5, 0.95), (0.9, 0.7), (0.6, 0.9))
+    assert judge(points).best_step == 20
+    for objective in (limited(max_drop=0.15), limited(min=0.85)):
+        worth = judge(points, objective)
+        assert (worth.best_step, worth.is_feasible) == (30, True)
+        assert worth.value == pytest.approx(0.6)
+    assert judge(points, limited()).best_step == 20  # only looked at
+
+
+def test_a_trial_that_only_gold_would_have_chosen_is_infeasible() -> None:
+    points = two_golds((0.2, 1.0), (0.5, 0.6), (0.9, 0.4))
+    worth = judge(points, limited(max_drop=0.2))
+    assert judge(points).is_feasible
+    assert not worth.is_feasible
+    assert worth.constraint == pytest.approx(1.0)  # 0.4 below step 0 at step 10, 0.2 allowed
+    assert worth.best_step == 20  # of all, as with the KL limit
+    assert worth.value == pytest.approx(0.9)
+
+
+def test_overshoots_of_kl_and_golds_add_up_at_the_mildest_checkpoint() -> None:
+    keep = {"keep": (0.6,) * 4}
+    points = [
+        *two_golds((0.2, 1.0)),
+        EvalPoint(10, (0.5,) * 4, 1.0, 10.0, keep),  # KL 2 x its limit, drop 2 x what is allowed
+        EvalPoint(20, (0.5,) * 4, 0.75, 7.5, keep),
+    ]
+    assert judge(points, limited(max_drop=0.2)).constraint == pytest.approx(0.5 + 1.0)
+    assert judge(points, limited(max_drop=0.2), run=40).constraint == pytest.approx(2.0)
+
+
+def test_the_share_left_is_that_of_the_nearest_limit() -> None:
+    points = two_golds((0.2, 1.0), (0.5, 0.95))  # KL 0.1 of 0.5: 80 % left
+    assert judge(points, limited(max_drop=0.2)).constraint == pytest.approx(-0.75)
+    assert judge(points, limited(max_drop=1.0)).constraint == pytest.approx(-0.8)
+
+
+def test_a_final_value_is_feasible_only_if_the_end_keeps_the_other_gold() -> None:
+    final = limited(max_drop=0.2).model_copy(update={"metric": "gold_final"})
+    assert judge(two_golds((0, 1.0), (0.5, 0.5), (0.5, 0.9)), final).is_feasible
+    assert not judge(two_golds((0, 1.0), (0.5, 0.9), (0.5, 0.5)), final).is_feasible
+
+
+def test_a_gold_that_is_not_on_record_allows_nothing() -> None:
+    worth = judge(curve(0.2, 0.5, 0.9), limited(min=0.0))
+    assert not worth.is_feasible
+    assert 0 < worth.constraint < math.inf
+
+
+def test_further_golds_come_back_from_a_row() -> None:
+    row = {"step": 5, "gold_by_prompt": [1.0], "eval/kl_token": 0.1, "eval/kl_seq": 1.0}
+    assert point_of_row(row).others == {}
+    found = point_of_row({**row, "golds_by_prompt": {"keep": [0.5, None]}}).others["keep"]
+    assert found[0] == 0.5
+    assert math.isnan(found[1])

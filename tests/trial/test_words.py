@@ -3,13 +3,17 @@ from __future__ import annotations
 import pytest
 
 from kltune.spec.algorithm import Credit
+from kltune.spec.objective import ObjectiveSpec
 from kltune.spec.penalty import Penalty
 from kltune.spec.trial import BetaUnit, ControllerKind, KLUnit, TrialSpec
 from kltune.trial.words import (
     beta_unit_words,
     both_units,
     duration,
+    is_noise,
+    limit_words,
     number,
+    origin_words,
     score,
     setting_long,
     setting_short,
@@ -150,3 +154,21 @@ def test_the_unit_of_beta_follows_credit_and_penalty(
     unit: BetaUnit, credit: Credit, penalties: list[Penalty | None], words: str
 ) -> None:
     assert beta_unit_words(unit, credit, *penalties) == words
+
+
+def test_the_limits_are_named() -> None:
+    def words(kl: float | None, **also: float) -> str:
+        limits = {name: {"min": least} for name, least in also.items()}
+        return limit_words(ObjectiveSpec.model_validate({"kl_limit": kl, "also": limits}))
+
+    assert words(None) == words(0.5) == "the KL limit"
+    assert words(0.5, tone=1) == "the limits on KL and tone"
+    assert words(None, tone=1) == "the limit on tone"
+    assert words(0.5, tone=1, breadth=0) == "the limits on KL, tone and breadth"
+    looked_at = ObjectiveSpec.model_validate({"also": {"tone": {}}})
+    assert limit_words(looked_at) == "the KL limit"
+
+
+def test_a_repeat_is_named_by_its_seed() -> None:
+    assert origin_words("noise:3") == "repeat on seed 3, for the noise floor"
+    assert (is_noise("noise:3"), is_noise("zero")) == (True, False)

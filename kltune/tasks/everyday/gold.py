@@ -64,6 +64,12 @@ def everyday_gold(
     return [gold_of(text, analyzer.polarity_scores(text)["compound"]) for text in completions]
 
 
+def freshness(prompts: Sequence[str], completions: Sequence[str], **columns: Any) -> list[float]:
+    """A further gold, 0 to 1: what is not repeated of each completion; no words at all score 0."""
+    del prompts, columns
+    return [1.0 - repeated_share(text) if words_of(text) else 0.0 for text in completions]
+
+
 def gold_of(text: str, tone: float) -> float:
     """Combine ``tone`` (-1 to 1) with length, repetition and ending of ``text``."""
     band = length_credit(len(words_of(text)))

@@ -6,19 +6,29 @@ and ``REWARD``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from types import MappingProxyType
+from typing import Final, Literal
 
 from kltune.tasks.kitchen.foods import FOODS, Food
 from kltune.tasks.kitchen.grammar import QUESTIONS, question
-from kltune.tasks.protocol import Prompt, Splits
+from kltune.tasks.kitchen.retention import KitchenRetention
+from kltune.tasks.protocol import Prompt, Scorer, Splits
+
+Size = Literal["small", "medium", "large"]
 
 NAME: Final = "kitchen"
 WEIGHTS: Final = Path(__file__).parent / "weights"
-BASE: Final = WEIGHTS / "base"
+FOLDERS: Final[Mapping[Size, str]] = MappingProxyType(
+    {"small": "base-small", "medium": "base", "large": "base-large"}
+)
+"""Where the base of each size lies in ``WEIGHTS``; tokenizer and training text are the same."""
+BASE: Final = WEIGHTS / FOLDERS["medium"]
 REWARD: Final = WEIGHTS / "reward"
 MAX_NEW_TOKENS: Final = 32
+GOLDS: Final[Mapping[str, Scorer]] = MappingProxyType({"retention": KitchenRetention()})
+"""Further judgements that a spec may name."""
 
 # Foods are listed method by method, so counting in fives gives every split foods of each.
 _CYCLE: Final = 5

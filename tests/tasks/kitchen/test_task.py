@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
-from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
 
+import kltune
 from kltune.rewards.learned import LearnedReward
+from kltune.spec.model import BUILTIN_MODELS
 from kltune.tasks.kitchen import task
 from kltune.tasks.kitchen.foods import BY_NAME, FOODS
 from kltune.tasks.kitchen.grammar import QUESTIONS, answer
@@ -76,6 +80,22 @@ def test_the_base_is_a_small_llama_that_pads_to_the_left() -> None:
     assert tokenizer.padding_side == "left"
     assert tokenizer.pad_token_id != tokenizer.eos_token_id
     assert model.config.eos_token_id == tokenizer.eos_token_id
+
+
+def test_the_other_sizes_are_the_same_model_half_and_twice_as_wide() -> None:
+    bases = {size: task.WEIGHTS / name for size, name in task.FOLDERS.items()}
+    configs = {size: AutoConfig.from_pretrained(folder) for size, folder in bases.items()}
+    assert [configs[size].hidden_size for size in ("small", "medium", "large")] == [48, 96, 192]
+    assert len({config.num_hidden_layers for config in configs.values()}) == 1
+    tokenizers = {(folder / "tokenizer.json").read_bytes() for folder in bases.values()}
+    assert len(tokenizers) == 1
+    package = Path(kltune.__file__).parent
+    assert set(bases.values()) == {package / folder for folder in BUILTIN_MODELS.values()}
+
+
+def test_the_medium_weights_are_those_of_all_recorded_studies() -> None:
+    digest = hashlib.sha256((task.BASE / "model.safetensors").read_bytes()).hexdigest()
+    assert digest == "f9b98086014cb2f8370cd457138106859a049d41a5fff3b6e20b01101335d1d3"
 
 
 def test_the_shipped_reward_prefers_a_time_to_filler() -> None:

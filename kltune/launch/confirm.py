@@ -1,0 +1,122 @@
+"""``kltune confirm``: a study in, what fresh seeds and untouched prompts say about its recommendation out.
+
+Flags, files and the study are checked before anything heavy loads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+from kltune.confirm.design import Arm, fresh_seeds, refuse_hopeless
+from kltune.confirm.require import Requirement, check_requirements, parse_requirement
+from kltune.errors import ExitCode, SpecError, StudyError
+from kltune.launch import signals
+from kltune.launch.confirm_design import choose_arms
+from kltune.launch.saying import say
+from kltune.launch.stdout import reserved_stdout
+from kltune.launch.threads import keep_memory, share_cores
+from kltune.report.recommend import NoAnswer, recommend
+from kltune.report.rows import StudyRows, read_study
+from kltune.spec.checks import check_paths
+from kltune.spec.load import LoadedSpec
+from kltune.study.lock import lock_study
+
+
+@dataclass(frozen=True, slots=True)
+class ConfirmRequest:
+    """The flags of ``kltune confirm``."""
+
+    study_path: Path
+    top: int = 3
+    """Settings of the search, the recommended one included; baselines come on top."""
+    seeds: int = 10
+    gold: str | None = None
+    """``FILE.py:function``: a second judgement of the same completions."""
+    require: tuple[str, ...] = ()
+    dry_run: bool = False
+    as_json: bool = False
+
+    def requirements(self) -> tuple[Requirement, ...]:
+        """The demands, read.
+
+        Raises:
+            SpecError: one that can't be read.
+        """
+        return tuple(parse_requirement(text) for text in self.require)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A request that is sound: what is to be confirmed, before the task is looked at."""
+
+    request: ConfirmRequest
+    study: StudyRows
+    spec: LoadedSpec
+    arms: tuple[Arm, ...]
+    seeds: tuple[int, ...]
+    requirements: tuple[Requirement, ...]
+
+
+Work = Callable[[Plan, signals.StopRequest, TextIO], ExitCode]
+
+
+def run_confirm(request: ConfirmRequest, work: Work | None = None) -> ExitCode:
+    """Confirm the recommendation of a study; ``work`` stands in for the heavy half.
+
+    Raises:
+        SpecError: a flag that can't be used, or a task without test prompts; nothing was started.
+        StudyError: no study, one that runs, or one without a recommendation.
+        EnvironmentMissingError: this machine lacks what the spec needs.
+        RunError: too few settings could be judged.
+    """
+    requirements = request.requirements()
+    _check_gold(request.gold)
+    study = read_study(request.study_path)
+    with lock_study(request.study_path):  # a search that runs would change what is recommended
+        plan = _plan(request, study, requirements)
+        check_paths(plan.spec)
+        share_cores()
+        keep_memory()
+        stop = signals.StopRequest(None, lambda reason: say(f"{reason}: saving what runs ..."))
+        try:
+            with stop.listening(), reserved_stdout(is_reserved=request.as_json) as result:
+                if work is None:
+                    # torch takes seconds to import: not before the flags are sound.
+                    from kltune.launch.confirm_runs import run_plan
+
+                    work = run_plan
+                return work(plan, stop, result)
+        except KeyboardInterrupt:
+            say("stopped at once; runs that ended are kept, and the same command goes on")
+            return ExitCode.INTERRUPTED
+
+
+def _plan(request: ConfirmRequest, study: StudyRows, requirements: tuple[Requirement, ...]) -> Plan:
+    found = recommend(study)
+    if isinstance(found, NoAnswer):
+        advice = " ".join(found.advice)
+        raise StudyError(f"{study.path}: there is nothing to confirm. {found.reason} {advice}")
+    if request.top < 1:
+        raise SpecError(f"--top: must be 1 or more (got {request.top})")
+    arms = choose_arms(study, found, request.top)
+    refuse_hopeless(arms, request.seeds, 2)
+    check_requirements(requirements, {arm.role for arm in arms})
+    used = {row.setting.seed for row in study.trials} | {study.spec.seed}
+    seeds = fresh_seeds(study.spec.seed, request.seeds, used)
+    text_path = study.path / "spec.yaml"
+    text = text_path.read_text(encoding="utf-8") if text_path.is_file() else ""
+    return Plan(request, study, LoadedSpec(study.spec, text, text_path), arms, seeds, requirements)
+
+
+def _check_gold(gold: str | None) -> None:
+    """Refuse a second gold that is no function of a file that is there; its code is not run yet."""
+    if gold is None:
+        return
+    source, _, function = gold.rpartition(":")
+    if not source.endswith(".py") or not function.isidentifier():
+        raise SpecError(f"--gold: must look like file.py:function (got {gold!r})")
+    if not Path(source).is_file():
+        raise SpecError(f"--gold: no such file: {source}")

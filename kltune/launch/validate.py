@@ -1,0 +1,187 @@
+"""``kltune validate``: a study folder in, its go / no-go out: a table, validate.json, .md and .html in the folder.
+
+Nothing is trained and no test prompt is looked at. Gold is run twice more on completions that were kept.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+from rich.console import Console
+
+from kltune.confirm.result import FILE as CONFIRMED
+from kltune.confirm.result import FOLDER as CONFIRM
+from kltune.confirm.result import ConfirmResult
+from kltune.errors import ExitCode, KltuneError, RunError, StudyError
+from kltune.launch.saying import say
+from kltune.launch.stdout import reserved_stdout
+from kltune.metrics.jsonl import encode, read_json, read_rows, write_json
+from kltune.metrics.rows import SAMPLES, Row
+from kltune.report.markdown import render_markdown
+from kltune.report.page import render_page
+from kltune.report.recommend import NoAnswer, recommend
+from kltune.report.rows import StudyRows, TrialRow, read_study
+from kltune.spec.load import LoadedSpec, resolve_path
+from kltune.tasks.protocol import Sample, Scorer
+from kltune.tasks.registry import load_task
+from kltune.transfer.result import FILE as TRANSFERRED
+from kltune.transfer.result import TransferResult
+from kltune.trial.record import read_trial
+from kltune.validate.lines import Evidence, validate
+from kltune.validate.page import validation_page
+from kltune.validate.result import Grade, Validation
+from kltune.validate.reward import Readings
+from kltune.validate.table import validation_table
+
+NAME = "validate"
+MOST_READ = 64
+"""Completions that gold reads twice: a judge may cost money."""
+
+GoldOf = Callable[[StudyRows], tuple[Scorer, Mapping[str, Any]]]
+"""A study in, its gold and its select prompts by id out."""
+
+
+@dataclass(frozen=True, slots=True)
+class ValidateRequest:
+    """The flags of ``kltune validate``."""
+
+    study_path: Path
+    is_gold_read: bool = True
+    """Run the gold function twice on kept completions."""
+    as_json: bool = False
+
+
+def run_validate(request: ValidateRequest, gold_of: GoldOf | None = None) -> ExitCode:
+    """Judge the study; exit code 4 where a check failed.
+
+    Raises:
+        StudyError: the folder is no study.
+        RunError: the page can't be written.
+    """
+    study = read_study(request.study_path)
+    with reserved_stdout(is_reserved=request.as_json) as result:
+        answer = recommend(study)
+        best = None if isinstance(answer, NoAnswer) else answer.best
+        found = validate(study, answer, _evidence(study, best, request, gold_of or _gold_of_spec))
+        _show(found, result, as_json=request.as_json)
+        _write(found, study.path)
+    return ExitCode.GATE_FAILED if found.grade is Grade.FAIL else ExitCode.DONE
+
+
+def _evidence(
+    study: StudyRows, best: TrialRow | None, request: ValidateRequest, gold_of: GoldOf
+) -> Evidence:
+    confirmed, transfers = _confirmed(study.path), _transfers(study.path)
+    if best is None:
+        return Evidence((), (), "there is no setting to judge", confirmed, transfers)
+    samples = _kept(best.folder)
+    gold: Readings | str = "it was switched off (--no-gold)"
+    if request.is_gold_read:
+        gold = _read_gold(study, best, samples, gold_of)
+    return Evidence(read_trial(best.folder).steps, samples, gold, confirmed, transfers)
+
+
+def _kept(folder: Path) -> list[Row]:
+    """All kept completions; of a step that several attempts judged, the latest one's."""
+    rows = read_rows(folder / SAMPLES) if (folder / SAMPLES).is_file() else []
+    latest: dict[int, int] = {}
+    for row in rows:
+        latest[row["step"]] = max(row["attempt"], latest.get(row["step"], 0))
+    return [row for row in rows if row["attempt"] == latest[row["step"]]]
+
+
+def _read_gold(
+    study: StudyRows, best: TrialRow, samples: Sequence[Row], gold_of: GoldOf
+) -> Readings | str:
+    """Gold of kept completions twice; why not, where it can't be run here."""
+    try:
+        gold, prompts = gold_of(study)
+    except KltuneError as error:
+        return f"it can't be loaded here ({error})"
+    chosen = [row for row in reversed(samples) if row["prompt_id"] in prompts][:MOST_READ]
+    if not chosen:
+        return "no completion was kept (evaluate.keep), or the prompts are others now"
+    # Token ids were not kept; a gold that needs them says so by failing.
+    asked = [
+        Sample(prompts[row["prompt_id"]], row["completion"], (), bool(row["ended"]))
+        for row in chosen
+    ]
+    say(f"{gold.name}: reading {len(asked)} kept completions of trial {best.number} twice ...")
+    try:
+        first, second = gold(asked), gold(asked)
+    except KltuneError as error:
+        return f"it failed ({error})"
+    return Readings(_floats(first), _floats(second), _floats([row["gold"] for row in chosen]))
+
+
+def _floats(values: Sequence[float | None]) -> tuple[float, ...]:
+    return tuple(float("nan") if v is None else float(v) for v in values)
+
+
+def _gold_of_spec(study: StudyRows) -> tuple[Scorer, Mapping[str, Any]]:
+    """The study's own, found from the current folder or its own."""
+    loaded = LoadedSpec(study.spec, "", study.path / "spec.yaml")
+    task = load_task(study.spec.task, lambda text: resolve_path(loaded, text))
+    return task.gold, {prompt.id: prompt for prompt in task.splits.select}
+
+
+def _confirmed(study_path: Path) -> ConfirmResult | None:
+    path = study_path / CONFIRM / CONFIRMED
+    if not path.is_file():
+        return None
+    try:
+        return ConfirmResult.from_json(read_json(path))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise RunError(
+            f"{path}: not a confirmation of this version of kltune ({error!r})"
+        ) from error
+
+
+def _transfers(study_path: Path) -> list[TransferResult]:
+    """Comparisons over sizes beside the study that hold it, the latest last."""
+    here = study_path.resolve()
+    files = sorted(
+        here.parent.glob(f"transfer/*/{TRANSFERRED}"), key=lambda path: path.stat().st_mtime
+    )
+    found: list[TransferResult] = []
+    for path in files:
+        try:
+            found.append(TransferResult.from_json(read_json(path)))
+        except StudyError as error:
+            say(f"note: {path} is left out: {error}")
+    return [one for one in found if here.name in {sized.study for sized in one.studies}]
+
+
+def _show(found: Validation, result: TextIO, *, as_json: bool) -> None:
+    # Shown before it is written: a full disk must not cost the answer.
+    if as_json:
+        result.write(encode(found.as_json()) + "\n")
+        result.flush()
+    else:
+        Console(file=result).print(validation_table(found))
+
+
+def _write(found: Validation, study_path: Path) -> None:
+    page = validation_page(found, study_path.resolve().name)
+    texts = {".html": render_page(page), ".md": render_markdown(page)}
+    paths = [study_path / f"{NAME}{ending}" for ending in (".json", *texts)]
+    verb = "replaced" if paths[0].exists() else "wrote"
+    try:
+        write_json(paths[0], found.as_json())
+        for ending, text in texts.items():
+            _replace(study_path / f"{NAME}{ending}", text)
+    except OSError as error:
+        raise RunError(
+            f"{study_path}: the validation can't be written there: {error.strerror}"
+        ) from error
+    say(f"{verb} {', '.join(str(path) for path in paths)}")
+
+
+def _replace(path: Path, text: str) -> None:
+    scratch = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    scratch.write_text(text, encoding="utf-8")
+    scratch.replace(path)

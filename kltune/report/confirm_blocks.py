@@ -1,0 +1,128 @@
+"""A study with a confirmation in, what it said as blocks of the report, as data and in one sentence out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from kltune.confirm import words
+from kltune.confirm.looks import looks_words, read_looks
+from kltune.confirm.result import FILE, FOLDER, ConfirmResult, Judgement
+from kltune.metrics.jsonl import read_json
+from kltune.report.document import Block, Facts, Grid, Paragraph
+from kltune.report.recommend import Answer, Recommendation
+from kltune.report.rows import StudyRows
+from kltune.trial.words import MISSING, number, score
+
+_HEADER = (
+    "setting",
+    "what it is",
+    "stop (step)",
+    "gold on test",
+    "95 % interval",
+    "after shrinkage",
+    "KL (nats/token)",
+    "recommended is above by",
+    "interval, all at once",
+    "higher in seeds",
+)
+
+
+def read_confirmation(study_path: Path) -> ConfirmResult | None:
+    """The latest confirmation of a study; none where there is none.
+
+    Raises:
+        StudyError: confirm.json is of a newer kltune, or no JSON.
+    """
+    path = study_path / FOLDER / FILE
+    return ConfirmResult.from_json(read_json(path)) if path.is_file() else None
+
+
+def is_of(result: ConfirmResult, answer: Answer) -> bool:
+    """Whether it is about what is recommended now: more trials may have run since."""
+    return isinstance(answer, Recommendation) and result.arms[0].number == answer.best.number
+
+
+def confirmed_words(study: StudyRows, answer: Answer) -> str | None:
+    """What fresh seeds and test prompts said about the answer, for its headline; none where they weren't asked."""
+    result = read_confirmation(study.path)
+    if result is None:
+        return None
+    if not is_of(result, answer):
+        return f"Not confirmed: the last confirmation was of {result.arms[0].name}, before other trials ran."
+    return words.headline(result)
+
+
+def confirm_blocks(study: StudyRows, answer: Answer) -> tuple[Block, ...]:
+    """The section; empty where no confirmation was made."""
+    result = read_confirmation(study.path)
+    if result is None:
+        return ()
+    blocks: list[Block] = [Paragraph(words.headline(result))]
+    if not is_of(result, answer):
+        text = f"This was about {result.arms[0].name}; something else is recommended now. Run kltune confirm again."
+        blocks.insert(0, Paragraph(text, "warning"))
+    facts = [
+        ("Against the best known recipe", words.recipe_words(result)),
+        ("Luck of the pick", words.luck_words(result)),
+        ("What could be seen", words.least_words(result)),
+        ("KL limit", words.kl_words(result)),
+        ("Test prompts", looks_words(study.path)),
+    ]
+    blocks.append(Facts(tuple((label, text) for label, text in facts if text)))
+    for judged in result.judgements:
+        if judged is not result.main:
+            blocks.append(
+                Paragraph(
+                    f"By {judged.gold}: {words.verdict_sentence(judged, 'on the same completions')}"
+                )
+            )
+        blocks.append(_grid(result, judged))
+    blocks += [Paragraph(note, "warning") for note in result.notes]
+    blocks.append(Paragraph(words.METHOD, "note"))
+    return tuple(blocks)
+
+
+def confirm_facts(study: StudyRows, answer: Answer) -> dict[str, Any]:
+    """For report.json: the whole of confirm.json, whether it is of the recommended setting, and the looks."""
+    result = read_confirmation(study.path)
+    if result is None:
+        return {"confirmation": None, "looks_at_test": len(read_looks(study.path))}
+    return {
+        "confirmation": {
+            **result.as_json(),
+            "headline": words.headline(result),
+            "is_of_recommended": is_of(result, answer),
+        },
+        "looks_at_test": len(read_looks(study.path)),
+    }
+
+
+def _grid(result: ConfirmResult, judged: Judgement) -> Grid:
+    differences = {found.arm: found for found in judged.against}
+    rows: list[tuple[str, ...]] = []
+    for place in judged.places:
+        arm, found = result.arms[place.arm], differences.get(place.arm)
+        cells = (MISSING, MISSING, MISSING)
+        if found is not None:
+            apart = "" if found.is_told_apart else ", can't be told apart"
+            cells = (
+                f"{found.difference:+.3f}",
+                f"{found.low:+.3f} to {found.high:+.3f}{apart}",
+                f"{found.seeds_above} of {len(result.seeds)}",
+            )
+        rows.append(
+            (
+                judged.names[place.arm],
+                words.role_words(arm) or MISSING,
+                str(arm.stop),
+                score(place.gold),
+                f"{place.low:.3f} to {place.high:.3f}",
+                score(place.shrunk),
+                number(arm.kl_token),
+                *cells,
+            )
+        )
+    return Grid(
+        _HEADER, tuple(rows), marked=frozenset((judged.winner,)), numeric=frozenset((2, 3, 5, 6, 7))
+    )

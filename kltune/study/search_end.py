@@ -1,0 +1,23 @@
+"""How a search ended, and what its time went into."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class SearchEnd:
+    """How a search ended."""
+
+    reason: str | None
+    """Why it stopped early; none when the budget is used."""
+    trials_ended: int
+    """Trials that this session told as complete, pruned or failed; interrupted ones go on later."""
+    wall_s: float
+    trainer_s: float
+    """Seconds in the bank: training, evaluating, saving."""
+
+    @property
+    def bookkeeping_s(self) -> float:
+        """Seconds outside the bank: Optuna, files, trackers, screen."""
+        return self.wall_s - self.trainer_s

@@ -1,0 +1,125 @@
+"""What came after the search in; whether the winner was confirmed and moved to another size out, as lines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kltune.confirm.result import ConfirmResult
+from kltune.report.recommend import Recommendation
+from kltune.report.rows import StudyRows
+from kltune.transfer.result import Kind, TransferResult
+from kltune.trial.words import score
+from kltune.validate.result import Grade, Line
+
+
+def confirmed_line(answer: Recommendation, confirmed: ConfirmResult | None) -> Line:
+    """Whether fresh seeds and the test prompts say the same; reads what ``kltune confirm`` left."""
+    title, unit = "Winner confirmed", "gold"
+    threshold = (
+        "warn: tied or not confirmed; fail: another setting is better, or a requirement failed"
+    )
+    if confirmed is None:
+        meaning = "Not confirmed: no fresh seed and no test prompt has been looked at."
+        action = "Run kltune confirm on this study."
+        return Line(
+            "confirmed", title, Grade.WARN, None, unit, "not confirmed", threshold, meaning, action
+        )
+    main = confirmed.main
+    name = main.names[main.winner]
+    best = main.best_baseline
+    number = None if best is None else best.difference
+    design = (
+        f"{len(confirmed.seeds)} fresh seeds × {confirmed.num_prompts} test prompts, looked at "
+        f"{confirmed.looks} time{'s' * (confirmed.looks != 1)}"
+    )
+    shown = design
+    if best is not None:
+        shown = (
+            f"{best.difference:+.3f} ({best.low:+.3f} to {best.high:+.3f}) gold against "
+            f"{main.names[best.arm]}; {design}"
+        )
+    grade, meaning, action = _judged(confirmed, answer, name)
+    return Line("confirmed", title, grade, number, unit, shown, threshold, meaning, action)
+
+
+def _judged(confirmed: ConfirmResult, answer: Recommendation, name: str) -> tuple[Grade, str, str]:
+    main = confirmed.main
+    own = next((arm for arm in confirmed.arms if arm.role == "recommended"), None)
+    if own is None or own.number != answer.best.number:
+        meaning = (
+            "The confirmation is of another setting than the one that the study recommends now."
+        )
+        return Grade.WARN, meaning, "Run kltune confirm again."
+    failed = [gate for gate in confirmed.gates if not gate.holds]
+    if main.verdict == "changes":
+        meaning = f"On fresh seeds and test prompts another setting is better: {name}."
+        return Grade.FAIL, meaning, f"Use {name}."
+    if failed:
+        meaning = (
+            f"A requirement of the confirmation does not hold: {failed[0].text} ({failed[0].why})."
+        )
+        return Grade.FAIL, meaning, "Don't scale this up as it is."
+    lost = f" {own.diverged} of its seeds diverged." if own.diverged else ""
+    if main.verdict == "tied":
+        meaning = (
+            "On fresh seeds and test prompts the winner can't be told apart from another setting: there is no "
+            f"winner, but a group.{lost}"
+        )
+        action = f"Use {name}, or more seeds; {score(main.least_detectable)} gold was the least that shows."
+        return Grade.WARN, meaning, action
+    if own.over_limit or own.diverged:
+        meaning = (
+            f"The winner stays, but in {own.over_limit} of its seeds KL passed the limit.{lost}"
+        )
+        return Grade.WARN, meaning, "Raise beta or stop earlier."
+    return (
+        Grade.PASS,
+        "The winner stays on fresh seeds and on prompts that nothing was chosen by.",
+        "",
+    )
+
+
+def transfer_line(found: Sequence[TransferResult]) -> Line:
+    """Whether the best beta was compared over model sizes; ``found``: results that name the study, oldest first."""
+    title, unit = "Transfer to another size checked", "factor on beta"
+    threshold = "warn: not checked, beta shifts, or can't tell"
+    if not found:
+        meaning = "Nobody has looked whether the best beta is the same on another model size."
+        action = "Run the same spec on two more sizes, then kltune transfer."
+        return Line(
+            "transfer", title, Grade.WARN, None, unit, "not checked", threshold, meaning, action
+        )
+    beta = found[-1].beta
+    is_good = beta.kind is Kind.TRANSFERS
+    grade = Grade.PASS if is_good else Grade.WARN
+    actions = {
+        Kind.SHIFTS: "Scale beta by the factor, and stay near the sizes that were compared.",
+        Kind.UNKNOWN: "Add a size or more trials, or hold the KL by a target.",
+    }
+    shown = f"{len(found[-1].studies)} sizes: {beta.verdict}"
+    action = actions.get(beta.kind, "")
+    number = beta.factor.value
+    return Line("transfer", title, grade, number, unit, shown, threshold, beta.words, action)
+
+
+def untested(
+    study: StudyRows, confirmed: ConfirmResult | None, transfers: Sequence[TransferResult]
+) -> tuple[str, ...]:
+    """What nobody has looked at, in sentences."""
+    trainer = study.spec.trainer
+    said: list[str] = []
+    if confirmed is None:
+        seeds = len({row.setting.seed for row in study.trials})
+        said.append(
+            f"Fresh seeds and test prompts: every number here is of {seeds} seed{'s' * (seeds != 1)} and of the "
+            "select prompts that also chose the winner."
+        )
+    if not transfers:
+        said.append("Another model size: beta may have to shift.")
+    said += [
+        f"More than {trainer.steps} steps, another batch than {trainer.rows} completions a step, longer completions "
+        f"than {trainer.max_new_tokens} tokens.",
+        "Another proxy, another gold or other prompts than this task's.",
+        "Your trainer: its KL estimator, clamps and units may differ (kltune report, native settings; kltune audit).",
+    ]
+    return tuple(said)

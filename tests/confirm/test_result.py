@@ -1,0 +1,29 @@
+"""The JSON is strict and reads back as it was."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+from confirm_case import judged, result_of
+
+from kltune.confirm.require import parse_requirement
+from kltune.confirm.result import ConfirmResult
+
+
+def test_it_reads_back_as_it_was() -> None:
+    one = judged([1.0, 0.9, 0.5, 0.0])
+    result = result_of(
+        one, judgements=(one, one), gates=(parse_requirement("gold > start").gate(one),)
+    )
+    text = json.dumps(result.as_json(), allow_nan=False)
+    assert ConfirmResult.from_json(json.loads(text)) == result
+    assert json.loads(text)["schema"] == 1
+
+
+def test_a_number_that_is_none_is_null() -> None:
+    result = result_of(judged([1.0, 0.9]), kl_limit=math.nan)
+    assert json.loads(json.dumps(result.as_json(), allow_nan=False))["kl_limit"] is None
+    with pytest.raises(KeyError):
+        ConfirmResult.from_json({"schema": 1})

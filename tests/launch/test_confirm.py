@@ -1,0 +1,81 @@
+"""What ``kltune confirm`` refuses before anything loads; the heavy half is replaced here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TextIO
+
+import pytest
+from confirm_case import study
+from fake_study import trial, write_study
+
+from kltune.errors import ExitCode, SpecError, StudyError
+from kltune.launch.confirm import ConfirmRequest, Plan, run_confirm
+from kltune.launch.signals import StopRequest
+from kltune.study.lock import lock_study
+
+
+class Taken:
+    def __init__(self) -> None:
+        self.plans: list[Plan] = []
+
+    def __call__(self, plan: Plan, stop: StopRequest, result: TextIO) -> ExitCode:
+        assert stop() is None
+        self.plans.append(plan)
+        return ExitCode.DONE
+
+
+def never(plan: Plan, stop: StopRequest, result: TextIO) -> ExitCode:
+    raise AssertionError
+
+
+def test_a_sound_request_reaches_the_heavy_half_with_seeds_that_the_study_never_had(
+    tmp_path: Path,
+) -> None:
+    taken = Taken()
+    request = ConfirmRequest(study(tmp_path / "s"), top=2, seeds=4, require=("gold > baseline",))
+    assert run_confirm(request, taken) is ExitCode.DONE
+    (plan,) = taken.plans
+    assert len(plan.seeds) == 4
+    assert not set(plan.seeds) & {row.setting.seed for row in plan.study.trials}
+    assert plan.requirements[0].text == "gold > baseline"
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"seeds": 1}, "--seeds: 1"),
+        ({"top": 0}, "--top: must be 1"),
+        ({"require": ("gold is good",)}, "--require: can't read"),
+        ({"gold": "judge"}, "--gold: must look like"),
+        ({"gold": "gone.py:judge"}, "--gold: no such file"),
+    ],
+)
+def test_bad_flags_are_refused(tmp_path: Path, fields: dict[str, object], told: str) -> None:
+    with pytest.raises(SpecError, match=told):
+        run_confirm(ConfirmRequest(study(tmp_path / "s"), **fields), never)  # type: ignore[arg-type]
+
+
+def test_a_folder_that_is_no_study_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StudyError, match="not a study folder"):
+        run_confirm(ConfirmRequest(tmp_path), never)
+
+
+def test_a_study_that_runs_is_refused(tmp_path: Path) -> None:
+    path = study(tmp_path / "s")
+    with lock_study(path), pytest.raises(StudyError, match="another kltune sweep is running"):
+        run_confirm(ConfirmRequest(path), never)
+
+
+def test_a_study_without_an_answer_is_refused_with_its_reason(tmp_path: Path) -> None:
+    path = write_study(tmp_path / "s", [])
+    with pytest.raises(StudyError, match=r"nothing to confirm\. No trial has started yet"):
+        run_confirm(ConfirmRequest(path), never)
+
+
+def test_without_baselines_one_setting_alone_is_refused(tmp_path: Path) -> None:
+    path = write_study(tmp_path / "s", [trial(0.1, value=0.9), trial(0.2, value=0.8)])
+    with pytest.raises(SpecError, match="use --top 2 or more"):
+        run_confirm(ConfirmRequest(path, top=1), never)
+    with pytest.raises(SpecError, match="nothing to compare with: no baseline"):
+        run_confirm(ConfirmRequest(path, top=2, require=("gold > baseline",)), never)
