@@ -66,13 +66,14 @@ def draw_samples(request: PreviewRequest, loaded: LoadedSpec, study: Path | None
         f"drawing {plan.samples} completions of the reference for each of {len(plan.indices)} select prompts ..."
     )
     reference = draw_policy(ground, plan, plan.samples)
+    train = _of_train(ground, plan)  # before a bank is put on the base
     mixture = None
     if request.target.is_dir():
         mixture = draw_trained(ground, plan, loaded.spec, request.target, reference)
     say("scoring by proxy and gold ...")
     scored, notes = _scored(ground, plan, reference, mixture)
     subject = _subject(loaded, plan, scored, mixture)
-    return Drawn(scored, subject, notes, _of_train(ground, plan))
+    return Drawn(scored, subject, notes, train)
 
 
 def _of_train(ground: Ground, plan: Plan) -> Scored:

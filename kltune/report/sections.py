@@ -173,8 +173,13 @@ def _untested(study: StudyRows, answer: Answer) -> Bullets:
     listed = ", ".join(map(str, seeds)) or str(study.spec.seed)
     items: list[str] = []
     if confirmation is None or not is_of(confirmation, answer):
+        once = (
+            "only the setting that was repeated was trained on several seeds"
+            if isinstance(answer, Recommendation) and answer.ranking.repeats is not None
+            else f"settings were trained once each (seed {listed})"
+        )
         items += [
-            f"Fresh seeds: settings were trained once each (seed {listed}). Another run of the same setting may differ "
+            f"Fresh seeds: {once}. Another run of the same setting may differ "
             "by more than the intervals here. kltune confirm trains the best anew.",
             "The test prompts: no trial has seen them. Values here are on the select prompts, which also chose the "
             "winner: expect a little less on new ones. kltune confirm judges there.",
