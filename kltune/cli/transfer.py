@@ -9,7 +9,7 @@ import typer
 
 from kltune.cli import flags
 
-EXAMPLE = "Example: kltune transfer studies/small studies/medium studies/large"
+EXAMPLE = "Example: kltune transfer studies/kitchen-grpo-small studies/kitchen-grpo"
 
 
 def command(

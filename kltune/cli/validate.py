@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-EXAMPLE = "Example: kltune validate studies/kitchen"
+EXAMPLE = "Example: kltune validate studies/kitchen-grpo"
 
 
 def command(
