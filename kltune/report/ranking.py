@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -46,6 +46,8 @@ class Ranking:
     """Indices as in ``compared``; none where there is nothing to compare."""
     compared: tuple[TrialRow, ...]
     """The candidates whose scores by prompt are on record, by number."""
+    places: Mapping[int, int]
+    """Trial number to place in ``compared``."""
     scores: NDArray[np.float64]
     """[compared, prompts]."""
     left_out: tuple[TrialRow, ...]
@@ -58,17 +60,17 @@ class Ranking:
 
     def group_of(self, row: TrialRow) -> int | None:
         """Number of its group, 1 for the best."""
-        numbers = (n for n, group in enumerate(self.groups, 1) if row in group)
-        return next(numbers, None)
+        groups = enumerate(self.groups, 1)
+        return next((n for n, group in groups if any(r.number == row.number for r in group)), None)
 
     def difference(self, row: TrialRow, other: TrialRow) -> Difference | None:
         """Value of ``row`` minus that of ``other``, with the interval that holds for all pairs together.
 
         None where one of them is not compared.
         """
-        if self.found is None or row not in self.compared or other not in self.compared:
+        a, b = self.places.get(row.number), self.places.get(other.number)
+        if self.found is None or a is None or b is None:
             return None
-        a, b = self.compared.index(row), self.compared.index(other)
         half = float(self.found.half_width[a, b])
         assert row.value is not None
         assert other.value is not None
@@ -78,9 +80,10 @@ class Ranking:
 
     def most_below_best(self, row: TrialRow) -> float | None:
         """The most by which the best of all can be above it, in gold, with 95 % confidence."""
-        if self.found is None or row not in self.compared:
+        place = self.places.get(row.number)
+        if self.found is None or place is None:
             return None
-        return self.found.most_below_best[self.compared.index(row)]
+        return self.found.most_below_best[place]
 
 
 def rank(study: StudyRows) -> Ranking:
@@ -102,6 +105,7 @@ def rank(study: StudyRows) -> Ranking:
         groups=groups,
         found=found,
         compared=compared,
+        places={row.number: place for place, row in enumerate(compared)},
         scores=table,
         left_out=tuple(row for row in candidates if row.number not in known),
         repeats=repeats,

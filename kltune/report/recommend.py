@@ -76,7 +76,8 @@ def recommend(study: StudyRows) -> Answer:
     best = min((highest, *close), key=lambda t: (-_width(widths[t.number]), *_by_value(t)))
     stretch = widths[best.number]
     assert stretch is not None, "a feasible complete trial has a peak"
-    others = [t for t in candidates if t not in group]
+    numbers = {row.number for row in group}
+    others = [t for t in candidates if t.number not in numbers]
     compared = [t for t in study.trials if is_baseline(t) and t.number != best.number]
     return Recommendation(
         best=best,
