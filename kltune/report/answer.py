@@ -8,6 +8,7 @@ from kltune.report.controllers import INERT_BELOW
 from kltune.report.golds import other_golds_words
 from kltune.report.native import native_words
 from kltune.report.noise_blocks import group_claim
+from kltune.report.peaks import trial_peak
 from kltune.report.recommend import Recommendation, Versus
 from kltune.report.rows import StudyRows, TrialRow
 from kltune.spec.trial import ControllerKind
@@ -26,8 +27,8 @@ from kltune.trial.words import (
 Fact = tuple[str, str]
 
 
-def headline(study: StudyRows, found: Recommendation) -> str:
-    """The answer in one sentence."""
+def headline(study: StudyRows, found: Recommendation, *, is_short: bool = False) -> str:
+    """The answer in one sentence; ``is_short``: without what it is worth, which a confirmation says better."""
     setting, spec = found.best.setting, study.spec
     if setting.beta == 0:
         words = "Use no KL penalty (beta = 0)"
@@ -40,10 +41,23 @@ def headline(study: StudyRows, found: Recommendation) -> str:
     doubt = "" if not found.tied else f" Not told apart from {_others(len(found.tied))}."
     if peak is None:
         return f"{words}; {_stop_short(study, found)}.{doubt}"
+    if is_short:
+        return (
+            f"{words}; {_stop_short(study, found)}, at KL {both_units(peak.kl_token, peak.kl_seq)}."
+        )
     return (
         f"{words}; {_stop_short(study, found)}, at KL {both_units(peak.kl_token, peak.kl_seq)}. "
-        f"Gold {score(peak.gold, peak.gold_se)}.{doubt}"
+        f"{_short_gold(study, found.best)}.{doubt}"
     )
+
+
+def _short_gold(study: StudyRows, row: TrialRow) -> str:
+    """The value that the choice of the step does not flatter."""
+    if study.spec.objective.metric != "gold_peak" or row.peak is None:
+        return f"Gold {score(row.value)}"
+    found = trial_peak(study, row)
+    se = row.peak.gold_se if found is None else found.peak.procedure.se
+    return f"Gold {score(row.value, se)} on the select prompts"
 
 
 def _steering(study: StudyRows, row: TrialRow) -> str:
@@ -130,7 +144,7 @@ def _nearest_words(study: StudyRows, rival: Versus) -> str:
             f"The next is {name}, value {score(rival.row.value)}; no paired prompts to compare by."
         )
     words = difference_words(rival.difference)
-    return f"The nearest setting of those that are not the best is {name}: difference {words}."
+    return f"Of the settings that are told apart from the best the nearest is {name}: difference {words}."
 
 
 def _seed_words(found: Recommendation) -> str:
@@ -172,7 +186,7 @@ def _stop_long(study: StudyRows, found: Recommendation) -> str:
         if window.first_step == window.last_step
         else f"between steps {window.first_step} and {window.last_step}"
     )
-    return f"{where} of {spec.trainer.steps} (gold within 1 s.e. of its peak); peak at step {row.peak.step}, {at_peak}"
+    return f"{where} of {spec.trainer.steps} (gold there can't be told from the best); peak at step {row.peak.step}, {at_peak}"
 
 
 def _gold_words(study: StudyRows, row: TrialRow) -> str:

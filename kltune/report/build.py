@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from kltune.errors import RunError
 from kltune.metrics.jsonl import write_json
 from kltune.report.evidence import evidence_facts, gather_evidence
 from kltune.report.markdown import render_markdown
@@ -34,6 +35,7 @@ def build_report(study_path: Path) -> ReportPaths:
 
     Raises:
         StudyError: The folder is not a study, or a newer kltune wrote it.
+        RunError: The folder can't be written to.
     """
     study = read_study(study_path)
     answer = recommend(study)
@@ -41,8 +43,6 @@ def build_report(study_path: Path) -> ReportPaths:
     evidence = gather_evidence(study, answer)
     document = compose(study, answer, importance, evidence)
     paths = ReportPaths(study_path / HTML, study_path / "report.md", study_path / "report.json")
-    _replace(paths.html, render_page(document))
-    _replace(paths.markdown, render_markdown(document))
     data = {
         **summarise(study, answer),
         "report": HTML,
@@ -57,7 +57,13 @@ def build_report(study_path: Path) -> ReportPaths:
         "environment": dict(study.environment),
         "command": reproduce(study),
     }
-    write_json(paths.json, data)
+    try:
+        _replace(paths.html, render_page(document))
+        _replace(paths.markdown, render_markdown(document))
+        write_json(paths.json, data)
+    except OSError as error:
+        why = f"the report can't be written there: {error.strerror or error}"
+        raise RunError(f"{study_path}: {why}") from error
     return paths
 
 

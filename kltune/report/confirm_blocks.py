@@ -8,6 +8,7 @@ from typing import Any
 from kltune.confirm import words
 from kltune.confirm.looks import looks_words, read_looks
 from kltune.confirm.result import FILE, FOLDER, ConfirmResult, Judgement
+from kltune.errors import StudyError
 from kltune.metrics.jsonl import read_json
 from kltune.report.document import Block, Facts, Grid, Paragraph
 from kltune.report.recommend import Answer, Recommendation
@@ -38,6 +39,17 @@ def read_confirmation(study_path: Path) -> ConfirmResult | None:
     return ConfirmResult.from_json(read_json(path)) if path.is_file() else None
 
 
+def find_confirmation(study_path: Path) -> tuple[ConfirmResult | None, str | None]:
+    """The same, and a note where the file can't be read: it must not cost the report."""
+    try:
+        return read_confirmation(study_path), None
+    except (StudyError, KeyError, TypeError, ValueError, IndexError) as error:
+        return None, (
+            f"{FOLDER}/{FILE} can't be read ({type(error).__name__}: {error}), so nothing is said of fresh seeds. "
+            "Run kltune confirm again, or remove the file."
+        )
+
+
 def is_of(result: ConfirmResult, answer: Answer) -> bool:
     """Whether it is about what is recommended now: more trials may have run since."""
     return isinstance(answer, Recommendation) and result.arms[0].number == answer.best.number
@@ -45,19 +57,38 @@ def is_of(result: ConfirmResult, answer: Answer) -> bool:
 
 def confirmed_words(study: StudyRows, answer: Answer) -> str | None:
     """What fresh seeds and test prompts said about the answer, for its headline; none where they weren't asked."""
-    result = read_confirmation(study.path)
+    result, _ = find_confirmation(study.path)
     if result is None:
         return None
     if not is_of(result, answer):
         return f"Not confirmed: the last confirmation was of {result.arms[0].name}, before other trials ran."
-    return words.headline(result)
+    gold = result.main.places[0]
+    found = next((p for p in result.main.places if p.arm == 0), gold)
+    start = next((p for p in result.main.places if result.arms[p.arm].role == "start"), None)
+    before = "" if start is None else f"; {score(start.gold)} before training"
+    return (
+        f"On {len(result.seeds)} fresh seeds and {result.num_prompts} test prompts: gold {score(found.gold)} (95 % interval "
+        f"{score(found.low)} to {score(found.high)}){before}. {_verdict_short(result)}"
+    )
+
+
+def _verdict_short(result: ConfirmResult) -> str:
+    """The verdict where the section below names everyone."""
+    judged = result.main
+    others = [a for a in judged.against if a.role != "start"]
+    tied = sum(not a.is_told_apart for a in others)
+    if judged.verdict == "changes":
+        return words.headline(result)
+    if judged.verdict == "stays":
+        return f"It is better there than all {len(others)} other settings that were tried."
+    return f"Tied there with {tied} of {len(others)} other settings."
 
 
 def confirm_blocks(study: StudyRows, answer: Answer) -> tuple[Block, ...]:
     """The section; empty where no confirmation was made."""
-    result = read_confirmation(study.path)
+    result, note = find_confirmation(study.path)
     if result is None:
-        return ()
+        return () if note is None else (Paragraph(note, "warning"),)
     blocks: list[Block] = [Paragraph(words.headline(result))]
     if not is_of(result, answer):
         text = f"This was about {result.arms[0].name}; something else is recommended now. Run kltune confirm again."
@@ -85,7 +116,7 @@ def confirm_blocks(study: StudyRows, answer: Answer) -> tuple[Block, ...]:
 
 def confirm_facts(study: StudyRows, answer: Answer) -> dict[str, Any]:
     """For report.json: the whole of confirm.json, whether it is of the recommended setting, and the looks."""
-    result = read_confirmation(study.path)
+    result, _ = find_confirmation(study.path)
     if result is None:
         return {"confirmation": None, "looks_at_test": len(read_looks(study.path))}
     return {

@@ -109,3 +109,5 @@ class Document:
     is_answer: bool
     """Whether the headline recommends a setting."""
     sections: tuple[Section, ...]
+    is_doubtful: bool = False
+    """Whether others may be as good as what it recommends."""

@@ -14,7 +14,8 @@ from kltune.report.golds_blocks import golds_blocks
 from kltune.report.law_blocks import law_blocks, law_facts
 from kltune.report.law_findings import LawFindings, find_laws
 from kltune.report.noise_blocks import noise_blocks, noise_facts
-from kltune.report.peak_blocks import TrialPeak, find_peaks, peak_blocks, peak_facts
+from kltune.report.peak_blocks import peak_blocks, peak_facts
+from kltune.report.peaks import TrialPeak, find_peaks
 from kltune.report.power_blocks import power_blocks, power_facts
 from kltune.report.ranking import Ranking, rank
 from kltune.report.recommend import Answer, Recommendation

@@ -9,8 +9,9 @@ from typing import Final
 
 import numpy as np
 
-from kltune.report.peak_blocks import trial_peak
+from kltune.report.peaks import trial_peak
 from kltune.report.rows import StudyRows, TrialRow
+from kltune.spec.trial import ControllerKind
 from kltune.statistics.frontier import Frontier, compare_frontiers
 from kltune.statistics.law import LawFit, LawForm, LawPoints, LawVerdict, fit_law, law_points
 from kltune.statistics.law_pooled import Gap, fit_pooled_law, largest_gap
@@ -115,7 +116,9 @@ def _judge_beta(law: TrialLaw) -> BetaFinding:
     kl_stop = math.nan if law.row.peak is None else law.row.peak.kl_seq
     level = law.settling.level
     is_at_level = level / SETTLED_WITHIN <= kl_stop <= level * SETTLED_WITHIN
-    is_told = law.settling.trend is Trend.SETTLED and is_at_level and not _is_cut_short(law.row)
+    is_one = law.row.setting.controller is ControllerKind.FIXED
+    is_settled = law.settling.trend is Trend.SETTLED and is_at_level
+    is_told = is_one and is_settled and not _is_cut_short(law.row)
     verdict = BetaVerdict.TOLD if is_told else BetaVerdict.UNTOLD
     return BetaFinding(verdict, law, kl_stop, is_at_level)
 

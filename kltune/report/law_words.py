@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from kltune.report.law_findings import BetaFinding, BetaVerdict, Budget, LawFindings, TrialLaw
+from kltune.spec.trial import ControllerKind
 from kltune.statistics.frontier import Frontier
 from kltune.statistics.law import LawDoubt, LawFit, LawVerdict
 from kltune.statistics.law_errors import Estimate
@@ -94,6 +95,13 @@ def beta_words(beta: BetaFinding) -> str:
     row, rest = beta.law.row, beta.law.settling
     if row.setting.beta == 0:
         return f"trial {row.number} has no KL penalty: where it stops is set by its steps alone"
+    if row.setting.controller is not ControllerKind.FIXED:
+        moved = row.beta_range
+        span = "" if moved is None else f" from {number(moved[0])} to {number(moved[1])}"
+        return (
+            f"trial {row.number} has no one beta: its {row.setting.controller.value} controller moved it{span}. What can be "
+            "carried over is the rule, and the KL"
+        )
     if beta.verdict is BetaVerdict.TOLD:
         return (
             f"yes: KL of trial {row.number} had settled at {number(rest.level)} nats/sequence and it is stopped at "
@@ -122,6 +130,8 @@ def budget_words(found: LawFindings) -> str:
     kl = _budget_text(found.budget)
     if found.beta.verdict is BetaVerdict.TOLD:
         return f"beta, and as a check the KL: {kl}"
+    if found.beta.law.row.setting.controller is not ControllerKind.FIXED:
+        return f"the controller's settings, and as a check a KL budget: stop at {kl}"
     return f"a KL budget and not beta: stop at {kl}"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from kltune.report.confirm_blocks import find_confirmation
 from kltune.report.document import Block, Bullets, Grid, Paragraph
 from kltune.report.ranking import Ranking, Repeats
 from kltune.report.rows import StudyRows, TrialRow
@@ -24,7 +25,8 @@ def noise_blocks(study: StudyRows, ranking: Ranking) -> tuple[Block, ...]:
     """How much is noise, the groups, and how to read them; empty before there is a candidate."""
     if not ranking.groups:
         return ()
-    blocks: list[Block] = [Bullets((*_floor_words(ranking), *_group_words(ranking)))]
+    floor = _floor_words(ranking) if ranking.repeats else [_seeds_elsewhere(study) or UNKNOWN_SEEDS]
+    blocks: list[Block] = [Bullets((*floor, *_group_words(ranking)))]
     if ranking.found is not None:
         rows = tuple(
             _cells(study, ranking, n, row) for n, group in _numbered(ranking) for row in group
@@ -78,14 +80,26 @@ def _numbered(ranking: Ranking) -> list[tuple[int, tuple[TrialRow, ...]]]:
     return list(enumerate(ranking.groups, 1))
 
 
+def _seeds_elsewhere(study: StudyRows) -> str | None:
+    """What a confirmation measured of seeds; none where there is none."""
+    result, _ = find_confirmation(study.path)
+    if result is None:
+        return None
+    trained = [p.seed_sd for p in result.main.places if result.arms[p.arm].role != "start"]
+    return (
+        f"kltune confirm trained {len(trained)} settings on {len(result.seeds)} fresh seeds: single runs of one setting scatter by "
+        f"{number(min(trained))} to {number(max(trained))} gold (standard deviation). The groups below rest on the search's own seed and leave that "
+        "out: settings that they tell apart may tie on fresh seeds. Where the two disagree, believe the confirmation."
+    )
+
+
 def _floor_words(ranking: Ranking) -> list[str]:
-    if ranking.repeats is None:
-        return [UNKNOWN_SEEDS]
+    assert ranking.repeats is not None
     repeats, floor = ranking.repeats, ranking.repeats.floor
     numbers = ", ".join(str(row.number) for row in repeats.trials)
     items = [
         f"One setting ({origin_words(_arm(repeats).origin)}) was trained on {floor.num_seeds} seeds (trials "
-        f"{numbers}), nothing else changed. Its gold varied between seeds by {_sd_words(floor.seed)} "
+        f"{numbers}), nothing else changed: values {', '.join(score(row.value) for row in repeats.trials)}. Its gold varied between seeds by {_sd_words(floor.seed)} "
         f"(standard deviation; what prompts and samples alone bring is taken out), and from prompt to prompt by "
         f"{_sd_words(floor.prompt)}. What is left of one prompt on one seed: {_sd_words(floor.rest)}.",
         f"Noise floor: two runs that differ in the seed alone part by up to {number(floor.smallest_difference)} "

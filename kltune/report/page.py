@@ -34,7 +34,8 @@ def render_page(document: Document) -> str:
     """The whole report as HTML."""
     style = files("kltune.report").joinpath("page.css").read_text(encoding="utf-8")
     links = "".join(f'<a href="#{s.anchor}">{escaped(s.title)}</a>' for s in document.sections)
-    kind = "answer" if document.is_answer else "answer none"
+    is_clear = document.is_answer and not document.is_doubtful
+    kind = "answer" if is_clear else "answer none"
     sections = "\n".join(_section(s) for s in document.sections)
     return f"""<!doctype html>
 <html lang="en">

@@ -1,19 +1,16 @@
-"""A study's trials in; where gold peaked in each, when to stop, and what the procedure is worth, out."""
+"""The trials' peaks in; when to stop, and what the procedure is worth, as blocks and as data out."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
-import numpy as np
-
-from kltune.report.compare import is_within
 from kltune.report.document import Block, Facts, Grid, Paragraph
-from kltune.report.rows import Checkpoint, StudyRows, TrialRow
-from kltune.statistics.peak import Peak, find_peak
-from kltune.trial.words import both_units, number, score, setting_short
+from kltune.report.peaks import TrialPeak
+from kltune.report.rows import StudyRows, TrialRow
+from kltune.statistics.peak import Peak
+from kltune.trial.words import both_units, limit_words, number, score, setting_short
 
 _HEADER = (
     "trial",
@@ -36,44 +33,6 @@ _NOTE = (
 )
 
 _MOST_ROWS = 40
-
-
-@dataclass(frozen=True, slots=True)
-class TrialPeak:
-    """A trial's peak and the evaluations it was found among."""
-
-    row: TrialRow
-    peak: Peak
-    checkpoint: Checkpoint
-    """At the peak."""
-    is_feasible: bool
-    """Whether some checkpoint respects the KL limit; else the peak is that of all."""
-
-
-def find_peaks(study: StudyRows) -> dict[int, TrialPeak]:
-    """The peak of every trial with an evaluation after step 0 and its scores by prompt, by number."""
-    found = {row.number: trial_peak(study, row) for row in study.trials}
-    return {number: peak for number, peak in found.items() if peak is not None}
-
-
-def trial_peak(study: StudyRows, row: TrialRow) -> TrialPeak | None:
-    """Look for the peak where the study may choose: after step 0, finite, within all limits."""
-    unit = study.spec.kl_unit
-    after = [c for c in row.checkpoints if c.step > 0 and _is_whole(c)]
-    if not after or len({len(c.gold_by_prompt) for c in after}) != 1:
-        return None
-    kl_S = np.array([c.kl(unit) for c in after])
-    allowed_S = np.array([is_within(row, c, study.spec.objective, unit) for c in after])
-    is_feasible = bool(allowed_S.any())
-    peak = find_peak(
-        np.array([c.gold_by_prompt for c in after]),
-        np.array([c.step for c in after]),
-        kl_S,
-        allowed_S if is_feasible else np.ones_like(allowed_S),
-    )
-    if peak is None:
-        return None
-    return TrialPeak(row, peak, next(c for c in after if c.step == peak.step), is_feasible)
 
 
 def peak_blocks(
@@ -169,7 +128,7 @@ def _shown(found: Mapping[int, TrialPeak]) -> list[TrialPeak]:
 
 def _cells(study: StudyRows, found: TrialPeak) -> tuple[str, ...]:
     peak = found.peak
-    beyond = "" if found.is_feasible else " (no step respects the KL limit)"
+    beyond = "" if found.is_feasible else f" (no step respects {limit_words(study.spec.objective)})"
     return (
         str(found.row.number),
         setting_short(found.row.setting, study.spec.kl_unit),
@@ -194,8 +153,3 @@ def _data(peak: Peak) -> dict[str, Any]:
         "procedure_se": procedure["se"],
         "procedure_steps": procedure["chosen_steps"],
     }
-
-
-def _is_whole(checkpoint: Checkpoint) -> bool:
-    numbers = (*checkpoint.gold_by_prompt, checkpoint.kl_token, checkpoint.kl_seq)
-    return bool(checkpoint.gold_by_prompt) and math.isfinite(sum(numbers))

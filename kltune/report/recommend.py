@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kltune.report.compare import Difference, Plateau, plateau, value_difference
+from kltune.report.peaks import trial_peak
 from kltune.report.ranking import Ranking, rank
 from kltune.report.rows import StudyRows, TrialRow
 from kltune.spec.trial import KLUnit
@@ -33,6 +34,7 @@ class Recommendation:
     tied: tuple[TrialRow, ...]
     """The others that may be the best as well, by number: no order is claimed among them."""
     plateau: Plateau
+    """Its steps are those that can't be told from the best around the peak: the window to stop in."""
     runner_up: Versus | None
     """The nearest of those that are told apart from the best; none where none is."""
     baselines: tuple[Versus, ...]
@@ -74,8 +76,7 @@ def recommend(study: StudyRows) -> Answer:
     widths = {t.number: plateau(t, objective, unit) for t in (highest, *tied)}
     close = [t for t in tied if _is_close(highest, t)]
     best = min((highest, *close), key=lambda t: (-_width(widths[t.number]), *_by_value(t)))
-    stretch = widths[best.number]
-    assert stretch is not None, "a feasible complete trial has a peak"
+    stretch = _window(study, best, widths[best.number])
     numbers = {row.number for row in group}
     others = [t for t in candidates if t.number not in numbers]
     compared = [t for t in study.trials if is_baseline(t) and t.number != best.number]
@@ -104,6 +105,15 @@ def _is_close(highest: TrialRow, other: TrialRow) -> bool:
     if highest.value is None or other.value is None or highest.peak is None:
         return False
     return highest.value - other.value <= highest.peak.gold_se
+
+
+def _window(study: StudyRows, best: TrialRow, stretch: Plateau | None) -> Plateau:
+    """When to stop: the steps that can't be told from the best one, where that is known."""
+    assert stretch is not None, "a feasible complete trial has a peak"
+    found = trial_peak(study, best)
+    if found is None:
+        return stretch
+    return replace(stretch, first_step=found.peak.first_step, last_step=found.peak.last_step)
 
 
 def _width(stretch: Plateau | None) -> int:
@@ -181,10 +191,7 @@ def _limit_advice(study: StudyRows, complete: tuple[TrialRow, ...]) -> tuple[str
         f"{checkpoint.step}, beta {row.setting.beta:.3g}); the limit is {limit:.3g} {words}."
     ]
     if of_golds and lowest <= limit:
-        return (
-            *advice,
-            *of_golds,
-        )  # more beta is no answer to what golds forbid within the KL limit
+        return tuple(of_golds)  # more beta is no answer to what golds forbid within the KL limit
     if checkpoint.step == min(c.step for c in row.checkpoints if c.step > 0):
         advice.append(
             "It was passed before the first evaluation: lower evaluate.every or the learning rate "

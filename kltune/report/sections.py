@@ -13,7 +13,7 @@ from kltune.report.answer import (
 )
 from kltune.report.cautions import cautions
 from kltune.report.compare import worst_overoptimised
-from kltune.report.confirm_blocks import confirmed_words, is_of, read_confirmation
+from kltune.report.confirm_blocks import confirmed_words, find_confirmation, is_of
 from kltune.report.controller_blocks import controller_blocks
 from kltune.report.controller_rules import rule_sentence
 from kltune.report.document import (
@@ -65,6 +65,7 @@ def compose(
         subtitle=_progress(study),
         headline=_headline(study, answer),
         is_answer=best is not None,
+        is_doubtful=_is_doubtful(study, answer),
         sections=tuple(s for s in sections if s.blocks),
     )
 
@@ -74,8 +75,19 @@ def _headline(study: StudyRows, answer: Answer) -> str:
     if isinstance(answer, NoAnswer):
         return answer.reason
     confirmed = confirmed_words(study, answer)
-    first = headline(study, answer)
-    return first if confirmed is None else f"{first} {confirmed}"
+    if confirmed is None:
+        return headline(study, answer)
+    return f"{headline(study, answer, is_short=True)} {confirmed}"
+
+
+def _is_doubtful(study: StudyRows, answer: Answer) -> bool:
+    """Tied: by the confirmation where there is one, else in the search."""
+    if isinstance(answer, NoAnswer):
+        return False
+    confirmation, _ = find_confirmation(study.path)
+    if confirmation is not None and is_of(confirmation, answer):
+        return confirmation.main.verdict != "stays"
+    return bool(answer.tied)
 
 
 def _progress(study: StudyRows) -> str:
@@ -168,7 +180,7 @@ def _importance_blocks(
 
 
 def _untested(study: StudyRows, answer: Answer) -> Bullets:
-    confirmation = read_confirmation(study.path)
+    confirmation, _ = find_confirmation(study.path)
     seeds: Sequence[int] = sorted({row.setting.seed for row in study.trials})
     listed = ", ".join(map(str, seeds)) or str(study.spec.seed)
     items: list[str] = []

@@ -8,13 +8,16 @@ from rich.text import Text
 
 from kltune.statistics.drift import Interval
 from kltune.transfer.compare import size_words
-from kltune.transfer.result import Kind, Quantity, TransferResult
+from kltune.transfer.result import Kind, TransferResult
 from kltune.trial.words import MISSING, number
 
 STYLES = {Kind.TRANSFERS: "green", Kind.SHIFTS: "yellow", Kind.UNKNOWN: "dim"}
+_NAME_WIDTH = 20
+"""What is compared stays readable whatever the other columns take."""
+
 _READING = (
     "Brackets: interval of 95 % or more; .. : no end on that side. Factor: largest model over smallest, along a straight "
-    "line through all sizes; to the power: exponent of the parameters."
+    "line through all sizes."
 )
 
 
@@ -60,18 +63,16 @@ def _settings_line(result: TransferResult) -> Text:
 
 def _quantities(result: TransferResult) -> Table:
     table = _plain()
-    table.add_column("", overflow="fold", ratio=1)
+    table.add_column("", min_width=_NAME_WIDTH, ratio=1)
     for s in result.studies:
         table.add_column(size_words(s.parameters), justify="right", no_wrap=True)
     table.add_column("factor", justify="right", no_wrap=True)
-    table.add_column("to the power", justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
     for q in result.quantities:
         table.add_row(
             Text(q.name).append(f"\n{q.unit}", style="dim"),
             *(short(interval, "\n") for interval in q.by_study),
             short(q.factor, "\n"),
-            _signed(q),
             Text(q.kind.value, style=STYLES[q.kind]),
         )
     return table
@@ -89,10 +90,5 @@ def short(interval: Interval, joint: str = " ") -> str:
     return f"{value}{joint}[{low}, {high}]"
 
 
-def _signed(quantity: Quantity) -> str:
-    value = quantity.exponent.value
-    return MISSING if value is None else f"{value:+.2f}"
-
-
 def _plain() -> Table:
-    return Table(box=None, padding=(0, 2, 0, 0), expand=True, header_style="dim")
+    return Table(box=None, padding=(0, 1, 0, 0), expand=True, header_style="dim")

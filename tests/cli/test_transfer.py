@@ -32,5 +32,5 @@ def test_a_bad_flag_is_exit_2(args: str) -> None:
 
 def test_help_fits_a_screen_and_shows_an_example() -> None:
     shown = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "80"}).output
-    assert "kltune transfer studies/small" in shown
+    assert "kltune transfer studies/kitchen-grpo-small" in shown
     assert len(shown.splitlines()) <= 45

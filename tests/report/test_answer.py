@@ -178,7 +178,7 @@ def test_how_sure_says_how_many_may_be_the_best_and_what_is_given_up_at_most(
         in (facts["How sure"])
     )
     assert "gold below it (95 % confidence)" in facts["How sure"]
-    assert "nearest setting of those that are not the best is trial 3" in facts["How sure"]
+    assert "told apart from the best the nearest is trial 3" in facts["How sure"]
     assert facts["Tied"].startswith("trials 0, 1, 2 can't be told apart on these prompts, one seed")
 
 

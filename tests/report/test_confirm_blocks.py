@@ -10,6 +10,7 @@ from confirm_case import judged, result_of, study
 from kltune.confirm.looks import Look, note_look
 from kltune.confirm.result import ConfirmResult
 from kltune.metrics.jsonl import write_json
+from kltune.report.build import build_report
 from kltune.report.confirm_blocks import confirm_blocks, confirm_facts, confirmed_words
 from kltune.report.document import Facts, Grid, Paragraph
 from kltune.report.recommend import Answer, recommend
@@ -49,7 +50,10 @@ def test_the_verdict_the_settings_and_the_looks_are_in_it(tmp_path: Path) -> Non
     grid = next(block for block in blocks if isinstance(block, Grid))
     assert len(grid.rows) == 4
     assert all(len(row) == len(grid.header) for row in grid.rows)
-    assert confirmed_words(rows, answer) == blocks[0].text
+    told = confirmed_words(rows, answer)
+    assert told is not None
+    assert told.startswith("On 8 fresh seeds and 32 test prompts: gold 0.950 (95 % interval 0.785")
+    assert told.endswith("before training. Tied there with 1 of 2 other settings.")
     data = confirm_facts(rows, answer)
     assert data["looks_at_test"] == 1
     assert data["confirmation"]["is_of_recommended"] is True
@@ -66,3 +70,24 @@ def test_a_confirmation_of_what_is_no_longer_recommended_says_so(tmp_path: Path)
     assert words is not None
     assert words.startswith("Not confirmed")
     assert confirm_facts(rows, answer)["confirmation"]["is_of_recommended"] is False
+
+
+def test_a_confirmation_that_can_not_be_read_costs_no_report(tmp_path: Path) -> None:
+    path = study(tmp_path / "s")
+    for damaged in ('{"schema": 1}', "no json", '{"schema": 1, "study": 3, "judgements": [7]}'):
+        (path / "confirm").mkdir(exist_ok=True)
+        (path / "confirm" / "confirm.json").write_text(damaged, encoding="utf-8")
+        text = build_report(path).markdown.read_text(encoding="utf-8")
+        assert "confirm/confirm.json can't be read" in text
+        assert "Run kltune confirm again" in text
+
+
+def test_after_a_confirmation_the_report_speaks_of_its_seeds_first(tmp_path: Path) -> None:
+    rows, _ = confirmed(tmp_path, result_for(tmp_path))
+    text = build_report(rows.path).markdown.read_text(encoding="utf-8")
+    answer = text.split("**")[1]
+    assert "On 8 fresh seeds and 32 test prompts: gold 0.950" in answer
+    assert "select prompts" not in answer  # its flattered gold is not the headline's
+    assert "kltune confirm trained 3 settings on 8 fresh seeds" in text
+    assert "was not measured: no setting was trained on two seeds" not in text
+    assert "no trial has seen them" not in text

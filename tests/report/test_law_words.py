@@ -17,6 +17,8 @@ from kltune.report.law_words import (
     pooled_words,
     settling_words,
 )
+from kltune.spec.penalty import Penalty
+from kltune.spec.trial import ControllerKind
 from kltune.statistics.law import LawDoubt, LawVerdict
 from kltune.statistics.law_errors import Estimate
 from kltune.statistics.law_pooled import Gap
@@ -123,3 +125,21 @@ def test_numbers_keep_their_meaning() -> None:
     assert chance_words(0.0421) == "4.2 %"
     assert "too wildly" in factor_words(replace(RISING, low=0.01, high=900.0))
     assert factor_words(replace(RISING, factor=NAN)) == "only 40 steps to look at"
+
+
+def test_a_beta_that_a_controller_moved_is_not_carried_over(tmp_path: Path) -> None:
+    law = law_case.findings(law_case.study(tmp_path)).trials[0]
+    given = law.row.setting
+    steered = given.model_copy(
+        update={
+            "beta": 0.1,
+            "penalty": Penalty.K1_REWARD,
+            "controller": ControllerKind.PROPORTIONAL,
+            "target_kl": 0.1,
+            "horizon": 500.0,
+        }
+    )
+    found = law_case.beta(replace(law, row=replace(law.row, setting=steered)), SETTLED)
+    text = beta_words(found)
+    assert "has no one beta: its proportional controller moved it" in text
+    assert "yes" not in text

@@ -8,7 +8,8 @@ from fake_study import FakeTrial, trial, write_study
 
 from kltune.metrics.jsonl import encode
 from kltune.report.document import Facts, Grid
-from kltune.report.peak_blocks import find_peaks, peak_blocks, peak_facts, stop_words
+from kltune.report.peak_blocks import peak_blocks, peak_facts, stop_words
+from kltune.report.peaks import find_peaks
 from kltune.report.rows import StudyRows, read_study
 from kltune.statistics.peak import Peak, Procedure
 

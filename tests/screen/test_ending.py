@@ -30,7 +30,7 @@ def test_the_end_shows_answer_nearest_other_files_share_and_next_command(
     text = text_of(renderable, width)
     assert "Use " in text
     assert "can't be told apart from the best on these prompts, one seed" in text
-    assert "The nearest setting of those that are not the best is trial" in text
+    assert "Of the settings that are told apart from the best the nearest is trial" in text
     assert "Against" in text
     assert "beta = 0 arm" in text
     assert "24 of 24 trials" in text
