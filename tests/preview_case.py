@@ -46,7 +46,7 @@ def hump(proxy: Floats, generator: np.random.Generator) -> Floats:
 def subject(prompts: int = 48, samples: int = 64) -> Subject:
     return Subject(
         name="toy",
-        model="builtin:toy",
+        model="builtin:kitchen",
         split="select",
         num_prompts=prompts,
         num_samples=samples,
@@ -65,6 +65,7 @@ def forecast_of(
     kl_limit: float | None = None,
     kl_unit: str = "token",
     train: Scored | None = None,
+    search: Search | None = None,
 ) -> Forecast:
     about = subject(*data.of_reference().proxy_PN.shape)
-    return forecast(data, about, Search(kl_unit, kl_limit), train)
+    return forecast(data, about, search or Search(kl_unit, kl_limit), train)

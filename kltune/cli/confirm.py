@@ -44,7 +44,7 @@ def command(
         bool, typer.Option("--json", help="Print the result as JSON on stdout.")
     ] = False,
 ) -> None:
-    """Train the winner, its rivals and the known recipes anew; judge once on test.
+    """Train the winner, its rivals and the known recipes anew; judge on test prompts.
 
     The same command goes on where it was interrupted. Every look at the test prompts is noted in the study.
     """

@@ -49,6 +49,13 @@ def note_look(study_path: Path, look: Look, now: datetime | None = None) -> int:
     return len(read_looks(study_path))
 
 
+def other_designs(study_path: Path, look: Look) -> int:
+    """Looks on record at the same prompts with other settings, stops or seeds than this one's."""
+    own = (look.what, list(look.seeds))
+    rows = [row for row in read_looks(study_path) if row.get("digest") == look.digest]
+    return sum((row.get("what"), row.get("seeds")) != own for row in rows)
+
+
 def read_looks(study_path: Path) -> list[dict[str, Any]]:
     """All looks so far, oldest first."""
     return read_rows(study_path / FILE)
@@ -60,6 +67,19 @@ def looks_words(study_path: Path) -> str:
     if not looks:
         return "The test prompts have not been looked at."
     new = sum(1 for look in looks if look["new_completions"] > 0)
-    times = "once" if len(looks) == 1 else f"{len(looks)} times"
     detail = "" if new == len(looks) else f", {new} of them with new completions"
-    return f"The test prompts have been looked at {times}{detail}; first at {looks[0]['time']}."
+    return f"The test prompts have been looked at {times(len(looks))}{detail}; first at {looks[0]['time']}."
+
+
+def times(count: int) -> str:
+    """How often, for people; every text about looks says it by this."""
+    return "once" if count == 1 else f"{count} times"
+
+
+def repeated_words(others: int) -> str:
+    """What looking again with another design does to the intervals; ``others``: such looks before."""
+    return (
+        f"the test prompts had been looked at {times(others)} before with another design (other settings, stops or seeds): "
+        "the 95 % intervals hold for one look that was settled beforehand; looking again and again, with more seeds "
+        "each time, until it says 'stays' makes them too narrow"
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kltune.confirm.looks import times
 from kltune.confirm.result import ConfirmResult
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def save_plot(result: ConfirmResult, path: Path) -> None:
         _differences(right, result)
         canvas.suptitle(
             f"{result.study}: {len(result.seeds)} fresh seeds, {result.num_prompts} test prompts x "
-            f"{result.samples} completions, judged once\n"
+            f"{result.samples} completions, looked at {times(result.looks)} so far\n"
             "bars: 95 % over seeds and prompts (right: all at once); marks: single seeds; filled: told apart",
             fontsize=10,
         )

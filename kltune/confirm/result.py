@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Final, cast
 
 from kltune.confirm.design import Role
+from kltune.errors import StudyError
+from kltune.metrics.jsonl import read_json
 from kltune.statistics.confirmation import Verdict
 
 SCHEMA: Final = 1
@@ -150,6 +153,46 @@ class ConfirmResult:
         fields["judgements"] = tuple(_judgement(one) for one in data["judgements"])
         fields["gates"] = tuple(Gate(**gate) for gate in data["gates"])
         return cls(**fields)
+
+
+def read_confirmed(study_path: Path) -> ConfirmResult | None:
+    """The confirmation that a study has on record; none where there is none.
+
+    Raises:
+        StudyError: the file can't be read; it is named with the way out.
+    """
+    path = study_path / FOLDER / FILE
+    way_out = "delete it, or run kltune confirm again, which writes it anew from the runs on record"
+    if not path.is_file():
+        return None
+    try:
+        found = ConfirmResult.from_json(read_json(path))
+    except StudyError as error:  # names the file
+        raise StudyError(f"{error}; {way_out}") from error
+    except KeyError as error:
+        why = f"it has no {error.args[0]!r}"
+    except (TypeError, AttributeError, ValueError) as error:
+        why = str(error)
+    else:
+        why = _oddity(found)
+        if why is None:
+            return found
+    raise StudyError(f"{path}: no confirmation that this kltune can read ({why}); {way_out}")
+
+
+def _oddity(found: ConfirmResult) -> str | None:
+    """What keeps a result from being shown; none where nothing does."""
+    if not (found.seeds and found.arms and found.judgements):
+        return "it has no seeds, settings or judgements"
+    count = len(found.arms)
+    for judged in found.judgements:
+        arms = [*(place.arm for place in judged.places), *(one.arm for one in judged.against)]
+        is_whole = len(judged.places) == len(judged.names) == count and judged.winner in range(
+            count
+        )
+        if not is_whole or any(arm not in range(count) for arm in arms):
+            return f"its settings and the judgement by {judged.gold} don't fit together"
+    return None
 
 
 def _judgement(data: Mapping[str, Any]) -> Judgement:

@@ -7,6 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kltune.confirm import words
+from kltune.confirm.looks import times
 from kltune.confirm.result import ConfirmResult, Judgement
 from kltune.trial.words import MISSING, duration, number, score
 
@@ -76,12 +77,13 @@ def _facts(result: ConfirmResult) -> Table:
     rows = [
         ("Best recipe", words.recipe_words(result)),
         ("Luck", words.luck_words(result)),
+        ("Single seeds", words.seeds_words(result)),
         ("Could be seen", words.least_words(result)),
         ("KL", words.kl_words(result)),
         (
             "Test prompts",
             f"{result.num_prompts} x {result.samples} completions per setting and seed; looked at "
-            f"{'once' if result.looks == 1 else f'{result.looks} times'} so far",
+            f"{times(result.looks)} so far",
         ),
         ("Took", duration(result.seconds)),
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import median
 
 from kltune.confirm.design import Arm
 from kltune.confirm.result import ArmFacts, ConfirmResult, Judgement
@@ -10,8 +11,8 @@ from kltune.spec.trial import KLUnit
 from kltune.trial.words import origin_words, score, setting_short
 
 METHOD = (
-    "Every setting was trained anew on the same fresh seeds up to its own stop, and judged once on test prompts "
-    "that nothing was chosen by. A difference's interval covers new seeds and new prompts, both taken as drawn at "
+    "Every setting was trained anew on the same fresh seeds up to its own stop, and judged on test prompts that the "
+    "search never saw. A difference's interval covers new seeds and new prompts, both taken as drawn at "
     "random (seed x setting x prompt layout; variance pooled over the settings, or the pair's own where that is "
     "larger; Satterthwaite degrees of freedom), and all of them hold at once in 95 of 100 repetitions "
     "(Dunnett). The known recipes were given the stop that was best for them in the study, which is generous to them."
@@ -83,12 +84,60 @@ def luck_words(result: ConfirmResult) -> str | None:
     )
     start, on_test = result.arms[-1], result.main.against[-1]
     if start.role != "start" or start.select_gold is None:
-        return f"{text}: a drop of {arm.select_value - place.gold:.3f}, by luck of the pick and other prompts"
+        return f"{text}: {_missing(arm.select_value - place.gold, 'a drop of')}"
     gain = arm.select_value - start.select_gold
     return (
         f"{text}. Over the untrained start it gains {on_test.difference:+.3f} on test where the search saw {gain:+.3f}: "
-        "what is missing was luck of the pick"
+        f"{_missing(gain - on_test.difference, 'it lacks')}"
     )
+
+
+def _missing(lost: float, verb: str) -> str:
+    """What of the search's figure is not there on test, and what may have made it."""
+    if round(lost, 3) <= 0:
+        return "nothing of it is missing, so no luck of the pick shows"
+    return (
+        f"{verb} {lost:.3f}; luck of the pick, the single seed and other prompts can each bring that, and can't be told "
+        "apart here"
+    )
+
+
+def seeds_words(result: ConfirmResult) -> str:
+    """Gold of single seeds of the recommended setting, and of the winner where that is another one."""
+    judged = result.main
+    return "; ".join(seeds_of(result, arm) for arm in dict.fromkeys((0, judged.winner)))
+
+
+def seeds_of(result: ConfirmResult, arm: int) -> str:
+    """Lowest and highest gold of one setting's seeds, and how many of them fail."""
+    judged = result.main
+    golds = judged.places[arm].by_seed
+    text = f"{judged.names[arm]}: lowest {score(min(golds))}, highest {score(max(golds))} gold of {len(golds)} seeds"
+    low = failed_seeds(result, arm)
+    if low is None:
+        return text
+    if not low:
+        return f"{text}; each gains at least half of what the middle one gains over the untrained start"
+    what = "end" if len(low) > 1 else "ends"
+    gains = "gain" if len(low) > 1 else "gains"
+    where = score(min(low)) if len(low) == 1 else f"{score(min(low))} to {score(max(low))}"
+    return (
+        f"{text}; {len(low)} of {len(golds)} {what} at {where} and {gains} less than half of what the middle one does "
+        "over the untrained start"
+    )
+
+
+def failed_seeds(result: ConfirmResult, arm: int) -> tuple[float, ...] | None:
+    """Gold of the seeds that gain less than half of what the median seed gains over the start's mean.
+
+    None where there is no start, or the median seed gains nothing.
+    """
+    judged = result.main
+    if result.arms[-1].role != "start" or arm == len(result.arms) - 1:
+        return None
+    start, golds = judged.places[-1].gold, judged.places[arm].by_seed
+    gain = median(golds) - start
+    return None if gain <= 0 else tuple(g for g in golds if g - start < gain / 2)
 
 
 def least_words(result: ConfirmResult) -> str:

@@ -7,8 +7,9 @@ of it is skipped, so the weights are still those of that step.
 
 from __future__ import annotations
 
+import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,11 @@ from kltune.launch.worker_process import Halts, Skipped
 from kltune.trainer.protocol import Ahead
 
 MOST_S = 3.0
-"""Seconds of steps that are sent ahead at most: an interruption has to wait for them."""
+"""Seconds of steps that are sent ahead at most: an interruption has to wait for them.
+
+A worker leaves out what it has not begun by then, should steps have become slower; an evaluation is
+sent ahead only where the last one took no longer.
+"""
 
 Command = tuple[str, tuple[object, ...]]
 
@@ -31,10 +36,10 @@ class Burst:
     """Slots of the worker that are evaluated after the last step; may be none."""
     halts: Halts | None
 
-    def commands(self, most_steps: int) -> list[Command]:
-        """Its commands, cut to ``most_steps``; the evaluation belongs to the last one."""
+    def commands(self, most_steps: int, *, is_judged: bool = True) -> list[Command]:
+        """Its commands, cut to ``most_steps``; the evaluation belongs to the last one, unless not ``is_judged``."""
         steps: list[Command] = [("train_step", ())] * min(self.steps, most_steps)
-        if self.steps <= most_steps and self.judged:
+        if is_judged and self.steps <= most_steps and self.judged:
             return [*steps, ("evaluate", (self.judged,))]
         return steps
 
@@ -52,11 +57,15 @@ def burst(plan: Mapping[int, Ahead | None]) -> Burst:
 class Queue:
     """A worker and the commands that it has yet to answer."""
 
-    def __init__(self, worker: Worker) -> None:
+    def __init__(self, worker: Worker, clock: Callable[[], float] = time.monotonic) -> None:
         self._worker = worker
-        self._sent: deque[tuple[int, Command]] = deque()
+        self._clock = clock
+        self._sent: deque[tuple[int, Command, float | None]] = deque()
+        """Number, command, and when it was sent where nothing before it was left to do."""
         self._step_s: float | None = None
         """Of the latest step, by its own metrics; none: not known yet."""
+        self._evaluation_s: float | None = None
+        """Of the latest evaluation that was asked for directly, its scorers included, or more since; none: unknown."""
 
     def is_next(self, name: str, arguments: tuple[object, ...]) -> bool:
         """Whether this is what the worker answers next."""
@@ -64,7 +73,7 @@ class Queue:
 
     def holds_steps(self) -> bool:
         """Whether steps were sent that nobody has seen."""
-        return any(name == "train_step" for _, (name, _) in self._sent)
+        return any(name == "train_step" for _, (name, _), _ in self._sent)
 
     def send(self, name: str, *arguments: object) -> int:
         """Send a command whose reply is never waited for, or by its number."""
@@ -78,22 +87,25 @@ class Queue:
     def send_one(self, name: str, arguments: tuple[object, ...]) -> None:
         """Send a command to be answered by :meth:`receive`."""
         self.settle()
-        self._sent.append((self._worker.send(name, *arguments), (name, arguments)))
+        now = self._clock()
+        self._sent.append((self._worker.send(name, *arguments), (name, arguments), now))
 
     def send_burst(self, chain: Burst) -> None:
-        """Send steps ahead, as many as are done within seconds."""
+        """Send steps ahead, as many as are done within seconds, and the evaluation where it is quick."""
         self.settle()
         most = 1 if self._step_s is None else max(1, int(MOST_S / max(self._step_s, 1e-3)))
-        commands = chain.commands(most)
-        numbers = self._worker.send_chain(commands, chain.halts)
-        self._sent.extend(zip(numbers, commands, strict=True))
+        is_quick = self._evaluation_s is not None and self._evaluation_s <= MOST_S
+        commands = chain.commands(most, is_judged=is_quick)
+        numbers = self._worker.send_chain(commands, chain.halts, MOST_S)
+        self._sent.extend((n, command, None) for n, command in zip(numbers, commands, strict=True))
 
     def receive(self) -> Any:
         """The next reply; none where its command was skipped, and then nothing is left in the queue.
 
         Raises what the command raised, with the rest dropped.
         """
-        number, (name, _) = self._sent.popleft()
+        number, (name, _), sent_at = self._sent.popleft()
+        since = self._clock() if sent_at is None else sent_at
         try:
             value = self._worker.receive(number)
         except BaseException:
@@ -104,6 +116,11 @@ class Queue:
             return None
         if name == "train_step":
             self._step_s = sum(metrics.values.get("time/step_s", 0.0) for metrics in value)
+        elif name == "evaluate":
+            took_s = self._clock() - since
+            # Of one that was sent ahead we only see how long we had to wait for it.
+            known_s = 0.0 if sent_at is not None else self._evaluation_s or 0.0
+            self._evaluation_s = max(took_s, known_s)
         return value
 
     def settle(self) -> None:

@@ -116,7 +116,11 @@ def _measured(site: Site, held: ExitStack) -> tuple[TrialBank, Calibration]:
         return site.bank(one), Calibration(one, None, None, peak)
     if wish.workers != "auto":
         if wish.workers > machine.threads:
-            say(f"note: budget.workers: {wish.workers} share {machine.threads} cores")
+            threads = f"{machine.threads} thread{'s' * (machine.threads > 1)}"
+            say(
+                f"note: budget.workers: {wish.workers} share {threads}, all that this process may use "
+                "(its cores, or fewer by OMP_NUM_THREADS)"
+            )
         return _started(site, most, held), Calibration(most, None, None, peak)
     try:
         timed = _Timed.of(site, one)

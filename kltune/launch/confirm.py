@@ -12,6 +12,7 @@ from typing import TextIO
 
 from kltune.confirm.design import Arm, fresh_seeds, refuse_hopeless
 from kltune.confirm.require import Requirement, check_requirements, parse_requirement
+from kltune.confirm.result import FILE, FOLDER, read_confirmed
 from kltune.errors import ExitCode, SpecError, StudyError
 from kltune.launch import signals
 from kltune.launch.confirm_design import choose_arms
@@ -103,12 +104,35 @@ def _plan(request: ConfirmRequest, study: StudyRows, requirements: tuple[Require
         raise SpecError(f"--top: must be 1 or more (got {request.top})")
     arms = choose_arms(study, found, request.top)
     refuse_hopeless(arms, request.seeds, 2)
+    _refuse_fewer(request, arms[0])
     check_requirements(requirements, {arm.role for arm in arms})
     used = {row.setting.seed for row in study.trials} | {study.spec.seed}
     seeds = fresh_seeds(study.spec.seed, request.seeds, used)
     text_path = study.path / "spec.yaml"
     text = text_path.read_text(encoding="utf-8") if text_path.is_file() else ""
     return Plan(request, study, LoadedSpec(study.spec, text, text_path), arms, seeds, requirements)
+
+
+def _refuse_fewer(request: ConfirmRequest, recommended: Arm) -> None:
+    """Refuse fewer seeds than the confirmation on record has, where it is of the same setting.
+
+    Raises:
+        SpecError: how many are allowed.
+    """
+    path = request.study_path / FOLDER / FILE
+    try:
+        before = read_confirmed(request.study_path)
+    except StudyError:
+        say(f"note: {path} can't be read; the new result replaces it")
+        return
+    if before is None or before.arms[0].number != recommended.number:
+        return
+    have = len(before.seeds)
+    if request.seeds < have:
+        raise SpecError(
+            f"--seeds: {request.seeds} would throw evidence away: the confirmation on record has {have} seeds ({path}); "
+            f"allowed: {have} or more"
+        )
 
 
 def _check_gold(gold: str | None) -> None:

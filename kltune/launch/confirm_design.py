@@ -9,17 +9,23 @@ from kltune.report.recommend import Recommendation, is_baseline
 from kltune.report.rows import StudyRows, TrialRow
 from kltune.spec.study import ObjectiveSpec
 from kltune.spec.trial import TrialSpec
+from kltune.trial.words import is_noise
 
 
 def choose_arms(study: StudyRows, found: Recommendation, top: int) -> tuple[Arm, ...]:
     """The recommended setting, the next best feasible ones by told value, all baselines, the start.
 
-    Distinct ones only: a setting that was tried twice, or that a recipe is as well, is in once. A baseline
-    without any checkpoint after step 0 (it failed at once) can't be: there is no stop for it.
+    Distinct ones only: a setting that was tried twice, or that a recipe is as well, is in once. A repeat
+    for the noise floor is no setting of its own. A baseline without any checkpoint after step 0 (it failed
+    at once) can't be: there is no stop for it.
     """
     objective = study.spec.objective
     candidates = sorted(
-        (t for t in study.trials if t.is_candidate and not is_baseline(t)),
+        (
+            t
+            for t in study.trials
+            if t.is_candidate and not is_baseline(t) and not is_noise(t.origin)
+        ),
         key=lambda t: (-(t.value or 0.0), t.number),
     )
     rows = [t for t in study.trials if is_baseline(t)]

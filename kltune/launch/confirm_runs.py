@@ -114,7 +114,7 @@ def _second_gold(reference: str | None, inputs: Inputs) -> FunctionScorer | None
 def _say_plan(plan: Plan, design: Design, runs: Runs) -> None:
     settings, seeds = len(design.trained), len(design.seeds)
     say(
-        f"{settings} settings and the untrained start x {seeds} fresh seeds, each judged once on {design.num_prompts} "
+        f"{settings} settings and the untrained start x {seeds} fresh seeds, each judged on {design.num_prompts} "
         f"test prompts x {design.samples} completions"
     )
     for arm in design.arms:
@@ -122,7 +122,9 @@ def _say_plan(plan: Plan, design: Design, runs: Runs) -> None:
         say(f"  {words.arm_name(arm, plan.study.spec.kl_unit)}{stop}")
     there = len(runs.judged)
     if there:
-        say(f"{there} of {there + len(runs.missing)} runs are there and are used again")
+        say(
+            f"{there} of {_runs(there + len(runs.missing))} {'is' if there == 1 else 'are'} there and used again"
+        )
     seconds = _seconds(plan, design, runs)
     if runs.missing:
         about = (
@@ -130,7 +132,7 @@ def _say_plan(plan: Plan, design: Design, runs: Runs) -> None:
             if seconds is None
             else f"about {duration(seconds)}, by the study's own trials"
         )
-        say(f"{len(runs.missing)} runs to do: {about}")
+        say(f"{_runs(len(runs.missing))} to do: {about}")
     say(looks_words(plan.study.path))
     expected, ended = (
         plan.study.spec.budget.trials,
@@ -138,6 +140,10 @@ def _say_plan(plan: Plan, design: Design, runs: Runs) -> None:
     )
     if ended < expected:
         say(f"note: the study is not complete: {ended} of {expected} trials have ended")
+
+
+def _runs(count: int) -> str:
+    return "1 run" if count == 1 else f"{count} runs"
 
 
 def _seconds(plan: Plan, design: Design, runs: Runs) -> float | None:
@@ -204,4 +210,4 @@ class _Progress:
             return
         self._said = now
         left = (now - self._began) * (self._work - self._did) / self._did
-        say(f"judged {self._done} of {self._runs} runs; about {duration(left)} left")
+        say(f"judged {self._done} of {_runs(self._runs)}; about {duration(left)} left")

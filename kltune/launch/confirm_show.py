@@ -14,7 +14,7 @@ from rich.console import Console
 from kltune.confirm import words
 from kltune.confirm.design import FEWEST_SEEDS, Design, Role
 from kltune.confirm.judge import judge
-from kltune.confirm.looks import Look, note_look
+from kltune.confirm.looks import Look, note_look, other_designs, repeated_words
 from kltune.confirm.plot import save_plot
 from kltune.confirm.result import FILE, FOLDER, ArmFacts, ConfirmResult, Judgement
 from kltune.confirm.table import confirm_table
@@ -59,8 +59,11 @@ class Shown:
                 f"{self._failures()}"
             )
         judgements = self._judgements(seeds)
-        looks = self._note(seeds, new_runs)
-        found = self._result(seeds, judgements, looks, time.perf_counter() - began)
+        look = self._look(seeds, new_runs)
+        others = other_designs(self.plan.study.path, look)
+        looks = note_look(self.plan.study.path, look)
+        notes = (*((repeated_words(others),) if others else ()), *self._notes(seeds))
+        found = self._result(seeds, judgements, looks, notes, time.perf_counter() - began)
         self._write(found, result)
         return ExitCode.DONE if all(gate.holds for gate in found.gates) else ExitCode.GATE_FAILED
 
@@ -78,11 +81,11 @@ class Shown:
             )
         return tuple(judge(name, names, roles, values) for name, values in arrays.items())
 
-    def _note(self, seeds: Sequence[int], new_runs: int) -> int:
+    def _look(self, seeds: Sequence[int], new_runs: int) -> Look:
         design = self.design
         per_run = design.num_prompts * design.samples
         unit = self.plan.study.spec.kl_unit
-        look = Look(
+        return Look(
             command=("kltune", *sys.argv[1:]),
             what="; ".join(f"{words.arm_name(arm, unit)} @ step {arm.stop}" for arm in design.arms),
             seeds=[design.seeds[s] for s in seeds],
@@ -90,10 +93,14 @@ class Shown:
             completions=len(self.judged) * per_run,
             new_completions=new_runs * per_run,
         )
-        return note_look(self.plan.study.path, look)
 
     def _result(
-        self, seeds: Sequence[int], judgements: tuple[Judgement, ...], looks: int, seconds: float
+        self,
+        seeds: Sequence[int],
+        judgements: tuple[Judgement, ...],
+        looks: int,
+        notes: tuple[str, ...],
+        seconds: float,
     ) -> ConfirmResult:
         spec, design = self.plan.study.spec, self.design
         return ConfirmResult(
@@ -108,7 +115,7 @@ class Shown:
             kl_unit=spec.kl_unit.value,
             looks=looks,
             gates=tuple(r.gate(judgements[0]) for r in self.plan.requirements),
-            notes=self._notes(seeds),
+            notes=notes,
             seconds=seconds,
         )
 
@@ -172,9 +179,10 @@ class Shown:
             result.flush()
         else:
             Console(file=result).print(confirm_table(found))
+        verb = "replaced" if (folder / FILE).exists() else "wrote"
         try:
             write_json(folder / FILE, found.as_json())
             save_plot(found, folder / "confirm.png")
         except OSError as error:
             raise RunError(f"{folder}: can't be written: {error.strerror}") from error
-        say(f"wrote {folder / FILE} and {folder / 'confirm.png'}")
+        say(f"{verb} {folder / FILE} and {folder / 'confirm.png'}")

@@ -15,6 +15,7 @@ from typing import Literal, TextIO
 from rich.console import Console
 
 from kltune.errors import ExitCode, RunError, SpecError
+from kltune.launch import signals
 from kltune.launch.saying import say
 from kltune.launch.stdout import reserved_stdout
 from kltune.launch.threads import share_cores
@@ -28,6 +29,7 @@ from kltune.preview.suggest import Search
 from kltune.preview.table import preview_table
 from kltune.spec.checks import check_paths
 from kltune.spec.load import LoadedSpec, from_resolved, load_spec
+from kltune.spec.search import Dimension
 from kltune.spec.study import StudySpec
 from kltune.spec.trial import BetaUnit
 
@@ -111,12 +113,44 @@ Draw = Callable[[PreviewRequest, LoadedSpec, Path | None], Drawn]
 def run_preview(request: PreviewRequest, draw: Draw | None = None) -> ExitCode:
     """Forecast what the request names; ``draw`` stands in for the loading of models.
 
+    SIGINT and SIGTERM stop it at once, with the exit code of each.
+
     Raises:
         SpecError: a spec, a folder or a flag that can't be used; nothing was started.
         StudyError: a study folder that can't be read.
         RunError: a scorer that failed, a checkpoint that can't be read, or results that can't be written.
         EnvironmentMissingError: this machine lacks what the spec needs.
     """
+    writing = Writing()
+    stop = signals.StopRequest(None, writing.hear)
+    try:
+        with stop.listening():
+            return _preview(request, draw, stop, writing)
+    except KeyboardInterrupt:
+        say(
+            "stopped while the results were written: run the same command again"
+            if writing.has_begun
+            else "stopped; nothing was written"
+        )
+        return signals.EXIT_CODES.get(stop() or "", ExitCode.INTERRUPTED)
+
+
+@dataclass(slots=True)
+class Writing:
+    """Whether results are being written: until then a signal stops at once, since nothing is lost by it."""
+
+    has_begun: bool = False
+
+    def hear(self, reason: str) -> None:
+        """A first signal: it waits for the writing, which takes a second."""
+        if not self.has_begun:
+            raise KeyboardInterrupt
+        say(f"{reason}: the results are being written, then it ends")
+
+
+def _preview(
+    request: PreviewRequest, draw: Draw | None, stop: signals.StopRequest, writing: Writing
+) -> ExitCode:
     start = time.perf_counter()
     kind = request.kind()
     loaded = request.load(kind)
@@ -134,15 +168,27 @@ def run_preview(request: PreviewRequest, draw: Draw | None = None) -> ExitCode:
 
             draw = draw_samples
         drawn = draw(request, loaded, study)
-        search = Search(loaded.spec.kl_unit.value, loaded.spec.objective.kl_limit)
         notes = (*drawn.notes, *_doubts(loaded.spec))
-        found = forecast(drawn.scored, drawn.subject, search, drawn.train, notes)
+        found = forecast(drawn.scored, drawn.subject, _search_of(loaded.spec), drawn.train, notes)
         found = replace(found, seconds=time.perf_counter() - start)
+        if stop() is not None:  # a scorer caught what the signal raised
+            raise KeyboardInterrupt
         _show(request, found, result)
+        writing.has_begun = True
         _keep(found, folder)
         if spec_file is not None:
             _write_ranges(spec_file, found, loaded.spec)
     return ExitCode.DONE
+
+
+def _search_of(spec: StudySpec) -> Search:
+    beta = None if spec.beta_unit is BetaUnit.NATIVE else _range_of(spec.search.beta)
+    limit = spec.objective.kl_limit
+    return Search(spec.kl_unit.value, limit, beta, _range_of(spec.search.target_kl))
+
+
+def _range_of(dimension: Dimension | None) -> tuple[float, float] | None:
+    return None if dimension is None else dimension.log or dimension.uniform
 
 
 def _study_of(spec: StudySpec) -> Path | None:

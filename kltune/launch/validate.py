@@ -6,6 +6,7 @@ Nothing is trained and no test prompt is looked at. Gold is run twice more on co
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,9 +14,7 @@ from typing import Any, TextIO
 
 from rich.console import Console
 
-from kltune.confirm.result import FILE as CONFIRMED
-from kltune.confirm.result import FOLDER as CONFIRM
-from kltune.confirm.result import ConfirmResult
+from kltune.confirm.result import read_confirmed
 from kltune.errors import ExitCode, KltuneError, RunError, StudyError
 from kltune.launch.saying import say
 from kltune.launch.stdout import reserved_stdout
@@ -59,23 +58,24 @@ def run_validate(request: ValidateRequest, gold_of: GoldOf | None = None) -> Exi
     """Judge the study; exit code 4 where a check failed.
 
     Raises:
-        StudyError: the folder is no study.
-        RunError: the page can't be written.
+        StudyError: the folder is no study, can't be written to, or holds a broken confirmation.
+        RunError: the page can't be written after all.
     """
     study = read_study(request.study_path)
+    _check_writable(study.path)
     with reserved_stdout(is_reserved=request.as_json) as result:
         answer = recommend(study)
         best = None if isinstance(answer, NoAnswer) else answer.best
         found = validate(study, answer, _evidence(study, best, request, gold_of or _gold_of_spec))
         _show(found, result, as_json=request.as_json)
-        _write(found, study.path)
+        _write(found, study.path, request.study_path)
     return ExitCode.GATE_FAILED if found.grade is Grade.FAIL else ExitCode.DONE
 
 
 def _evidence(
     study: StudyRows, best: TrialRow | None, request: ValidateRequest, gold_of: GoldOf
 ) -> Evidence:
-    confirmed, transfers = _confirmed(study.path), _transfers(study.path)
+    confirmed, transfers = read_confirmed(study.path), _transfers(study.path)
     if best is None:
         return Evidence((), (), "there is no setting to judge", confirmed, transfers)
     samples = _kept(best.folder)
@@ -129,18 +129,6 @@ def _gold_of_spec(study: StudyRows) -> tuple[Scorer, Mapping[str, Any]]:
     return task.gold, {prompt.id: prompt for prompt in task.splits.select}
 
 
-def _confirmed(study_path: Path) -> ConfirmResult | None:
-    path = study_path / CONFIRM / CONFIRMED
-    if not path.is_file():
-        return None
-    try:
-        return ConfirmResult.from_json(read_json(path))
-    except (KeyError, TypeError, AttributeError) as error:
-        raise RunError(
-            f"{path}: not a confirmation of this version of kltune ({error!r})"
-        ) from error
-
-
 def _transfers(study_path: Path) -> list[TransferResult]:
     """Comparisons over sizes beside the study that hold it, the latest last."""
     here = study_path.resolve()
@@ -165,10 +153,38 @@ def _show(found: Validation, result: TextIO, *, as_json: bool) -> None:
         Console(file=result).print(validation_table(found))
 
 
-def _write(found: Validation, study_path: Path) -> None:
-    page = validation_page(found, study_path.resolve().name)
+def _check_writable(study_path: Path) -> None:
+    """Refuse a folder that can't take the results, before gold is run; nothing is made.
+
+    Raises:
+        StudyError: what is in the way.
+    """
+    if not os.access(study_path, os.W_OK | os.X_OK):
+        raise StudyError(
+            f"{study_path}: can't be written to, and the validation belongs there; make it writable or copy the study"
+        )
+    for path in _paths(study_path):
+        if path.is_dir():
+            raise StudyError(
+                f"{path}: is a folder, and the validation would be written there; move it away"
+            )
+
+
+def _paths(study_path: Path) -> list[Path]:
+    return [study_path / f"{NAME}{ending}" for ending in (".json", ".html", ".md")]
+
+
+def _as_typed(given: Path) -> str:
+    """A study's path for a command on the page: from here where it lies below, else as it was given."""
+    here = Path.cwd()
+    shown = given.relative_to(here) if given.is_relative_to(here) else given
+    return shlex.quote(str(shown))
+
+
+def _write(found: Validation, study_path: Path, given: Path) -> None:
+    page = validation_page(found, _as_typed(given))
     texts = {".html": render_page(page), ".md": render_markdown(page)}
-    paths = [study_path / f"{NAME}{ending}" for ending in (".json", *texts)]
+    paths = _paths(study_path)
     verb = "replaced" if paths[0].exists() else "wrote"
     try:
         write_json(paths[0], found.as_json())

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from multiprocessing import resource_tracker
 from typing import Any
 
+from kltune.errors import RunError, SpecError, StudyError
 from kltune.launch.worker_process import START, Halts, Job, Link, serve
 
 POLL_S = 1.0
@@ -56,8 +57,13 @@ class Worker:
 
         Raises:
             WorkerDiedError: it is gone.
+            RunError: the spec, whose study is under way by now, can't be used there after all.
         """
-        self.receive(START)
+        try:
+            self.receive(START)
+        except (SpecError, StudyError) as error:
+            # Their exit code would say that nothing was started.
+            raise RunError(str(error)) from error
 
     def ask(self, name: str, *arguments: object) -> Any:
         """Send a command and wait for its reply; raises what the command raised."""
@@ -72,16 +78,17 @@ class Worker:
         return self._send(name, arguments, None)
 
     def send_chain(
-        self, commands: Sequence[tuple[str, tuple[object, ...]]], halts: Halts | None
+        self, commands: Sequence[tuple[str, tuple[object, ...]]], halts: Halts | None, most_s: float
     ) -> list[int]:
         """Send commands that are carried out one after the other; return their numbers.
 
-        After one that fails, or whose result ``halts``, the rest is answered by `Skipped`.
+        After one that fails, or whose result ``halts``, the rest is answered by `Skipped`; so is what
+        has not begun ``most_s`` seconds after the first.
 
         Raises:
             WorkerDiedError: it is gone.
         """
-        link = (self._last + 1, halts)
+        link = (self._last + 1, halts, most_s)
         return [self._send(name, arguments, link) for name, arguments in commands]
 
     def _send(self, name: str, arguments: tuple[object, ...], link: Link | None) -> int:

@@ -9,21 +9,19 @@ depends on who is first, and a search is that of one process.
 from __future__ import annotations
 
 import atexit
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from kltune.errors import RunError, SlotsLostFault, TrialFault
+from kltune.errors import KltuneError, RunError, SlotsLostFault, TrialFault
 from kltune.launch.ahead import Queue, burst
 from kltune.launch.placement import Placement, slots_of, worker_of
+from kltune.launch.restarts import RESTARTS, Restarts
 from kltune.launch.worker import Worker, WorkerDiedError
 from kltune.metrics.record import EvalMetrics, StepMetrics
 from kltune.spec.trial import TrialSpec
 from kltune.trainer.protocol import Ahead
-
-RESTARTS = 2
-"""How often a worker that died is started anew in one session."""
 
 
 class WorkerBank:
@@ -33,9 +31,11 @@ class WorkerBank:
     measured is returned, and the fault is raised by the next call that concerns its slots, before
     that call changes anything. So no step of a healthy trial is lost or made twice.
 
-    **A worker that dies** loses its trials by a :class:`kltune.errors.SlotsLostFault`; it is
-    started anew, its slots are free again, and the trials go on from their checkpoints. One that
-    dies again and again, or can't start, takes its slots with it.
+    **A worker that dies**, or fails with an error that blames no trial, loses its trials by a
+    :class:`kltune.errors.SlotsLostFault`; it is started anew, its slots are free again, and the trials
+    go on from their checkpoints. One that died with several trials takes one at a time from then on:
+    should one of them be to blame, it dies alone the next time, and if memory was short, less is
+    needed. One that dies again and again (`Restarts`), or can't start, takes its slots with it.
     """
 
     def __init__(
@@ -52,9 +52,10 @@ class WorkerBank:
         self._queues = {worker.number: Queue(worker) for worker in workers}
         self._placement = placement
         self._restart = restart
-        self._restarts = dict.fromkeys(self._queues, RESTARTS)
+        self._restarts = Restarts()
         self._live = set(range(placement.slots))
-        self._occupied: set[int] = set()
+        self._occupied: dict[int, int] = {}
+        """Trial numbers by slot."""
         self._orphans: set[int] = set()
         """Occupied slots whose trial died with its worker."""
         self._faults: list[TrialFault] = []
@@ -69,16 +70,16 @@ class WorkerBank:
 
     def free_slots(self) -> tuple[int, ...]:
         """Slots without a trial, lowest first."""
-        return tuple(sorted(self._live - self._occupied))
+        return tuple(sorted(self._live - self._occupied.keys()))
 
     def admit(self, slot: int, trial_number: int, spec: TrialSpec, resume_from: Path | None) -> int:
         """Start ``spec`` in a free slot, or continue it from a checkpoint; return the steps done."""
         assert slot in self.free_slots(), f"slot {slot} is taken or gone"
-        self._occupied.add(slot)
+        self._occupied[slot] = trial_number
         try:
             step: int = self._ask(slot, "admit", trial_number, spec, resume_from)
         except Exception:
-            self._occupied.discard(slot)
+            del self._occupied[slot]
             self._orphans.discard(slot)
             raise
         return step
@@ -89,8 +90,8 @@ class WorkerBank:
 
     def train_step(self) -> tuple[StepMetrics, ...]:
         """One step of every occupied slot, in all workers at once."""
-        self._raise_kept(self._occupied)
-        busy = sorted({self._place(slot)[0] for slot in self._occupied - self._orphans})
+        self._raise_kept(self._occupied.keys())
+        busy = sorted({self._place(slot)[0] for slot in self._occupied.keys() - self._orphans})
         return self._together("train_step", dict.fromkeys(busy, ()))
 
     def evaluate(self, slots: Sequence[int]) -> tuple[EvalMetrics, ...]:
@@ -115,7 +116,7 @@ class WorkerBank:
 
     def evict(self, slot: int) -> None:
         """Empty a slot; of a worker that died there is nothing left to empty."""
-        self._occupied.discard(slot)
+        self._occupied.pop(slot, None)
         self._faults = [left for f in self._faults if (left := _without(f, slot)) is not None]
         worker, local = self._place(slot)
         if slot in self._orphans:
@@ -154,7 +155,7 @@ class WorkerBank:
         worker, local = self._place(slot)
         try:
             return self._queues[worker].ask(name, local, *arguments)
-        except WorkerDiedError as died:
+        except (WorkerDiedError, RuntimeError, MemoryError) as died:
             raise self._lose(worker, died) from died
         except TrialFault as fault:
             raise self._translated(worker, fault) from fault
@@ -168,7 +169,6 @@ class WorkerBank:
 
         Raises:
             TrialFault: nothing was measured; of several faults the others wait for the next call.
-            RuntimeError, MemoryError: what a worker raised, after all have answered.
         """
         called: list[int] = []
         for worker in sorted(calls):
@@ -179,14 +179,8 @@ class WorkerBank:
             except WorkerDiedError as died:
                 self._keep_lost(worker, died)
         measured: list[Any] = []
-        broken: Exception | None = None
         for worker in called:
-            try:
-                measured += self._answer(worker, name, calls[worker], is_new=is_new)
-            except (RuntimeError, MemoryError) as error:
-                broken = broken or error
-        if broken is not None:
-            raise broken
+            measured += self._answer(worker, name, calls[worker], is_new=is_new)
         if not measured and self._faults:
             raise self._faults.pop(0)
         return tuple(sorted(measured, key=lambda metrics: metrics.slot))
@@ -196,7 +190,7 @@ class WorkerBank:
         if name != "train_step":
             queue.send_one(name, arguments)
             return
-        places = [(slot, *self._place(slot)) for slot in self._occupied - self._orphans]
+        places = [(slot, *self._place(slot)) for slot in self._occupied.keys() - self._orphans]
         queue.send_burst(burst({at: self._plan.get(slot) for slot, w, at in places if w == worker}))
 
     def _answer(
@@ -208,7 +202,7 @@ class WorkerBank:
             if found is None and is_new:  # a step before gave reason to look first
                 self._send(worker, name, arguments)
                 found = self._queues[worker].receive()
-        except WorkerDiedError as died:
+        except (WorkerDiedError, RuntimeError, MemoryError) as died:
             self._keep_lost(worker, died)
             return []
         except TrialFault as fault:
@@ -220,42 +214,55 @@ class WorkerBank:
         slots = tuple(self._global(worker, local) for local in fault.slots)
         return type(fault)(slots, str(fault))
 
-    def _raise_kept(self, slots: Sequence[int] | set[int]) -> None:
+    def _raise_kept(self, slots: Iterable[int]) -> None:
         for fault in self._faults:
             if not set(fault.slots).isdisjoint(slots):
                 self._faults.remove(fault)
                 raise fault
 
-    def _keep_lost(self, worker: int, died: WorkerDiedError) -> None:
+    def _keep_lost(self, worker: int, died: Exception) -> None:
         fault = self._lose(worker, died)
         if fault.slots:
             self._faults.append(fault)
 
-    def _lose(self, worker: int, died: WorkerDiedError) -> SlotsLostFault:
-        """Start a dead worker anew, or take its slots away; name those that had a trial.
+    def _lose(self, worker: int, died: Exception) -> SlotsLostFault:
+        """Start a dead or broken worker anew, or take its slots away; name those that had a trial.
 
         Raises:
             RunError: it was the last one.
         """
         self._queues.pop(worker).close()
         gone = {slot for slot in self._live if self._place(slot)[0] == worker}
-        if not self._is_back(worker):
+        lost = sorted(gone & self._occupied.keys() - self._orphans)
+        is_counted = self._restarts.note(worker, [self._occupied[slot] for slot in lost])
+        told = self._start_again(worker, is_counted=is_counted)
+        is_back = worker in self._queues
+        if not is_back:
             self._live -= gone
-            if not self._live:
-                raise RunError(f"{died}; no worker is left") from died
-        lost = gone & self._occupied - self._orphans
-        self._orphans |= lost
-        return SlotsLostFault(tuple(sorted(lost)), str(died))
+            told += f", {len(self._live)} slot{'s' * (len(self._live) != 1)} left"
+        elif len(lost) > 1:
+            self._live -= gone - {min(gone)}
+            told += ", with one trial at a time"
+        what = str(died)
+        if not isinstance(died, WorkerDiedError):
+            what = f"worker process {worker} failed: {type(died).__name__}: {died}"
+        if not self._live:
+            raise RunError(f"{what}; no worker is left") from died
+        self._orphans.update(lost)
+        return SlotsLostFault(tuple(lost), f"{what}; {told}")
 
-    def _is_back(self, worker: int) -> bool:
-        if self._restart is None or self._restarts[worker] == 0:
-            return False
-        self._restarts[worker] -= 1
+    def _start_again(self, worker: int, *, is_counted: bool) -> str:
+        """Start a worker anew where that may help; say what was done."""
+        if self._restart is None:
+            return "given up"
+        if not self._restarts.may_restart(worker):
+            return f"given up after {RESTARTS} restarts"
         try:
             self._queues[worker] = Queue(self._restart(worker))
-        except WorkerDiedError:
-            return False
-        return True
+        except (WorkerDiedError, KltuneError, RuntimeError, MemoryError, OSError) as error:
+            return f"given up, since it could not be started again ({error})"
+        count = f" ({self._restarts.used(worker)} of {RESTARTS})" if is_counted else ""
+        return f"started again{count}"
 
 
 def start_all(placement: Placement, start: Callable[[int, int], Worker]) -> WorkerBank:

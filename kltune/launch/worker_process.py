@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+import time
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -36,8 +37,8 @@ START = 0
 Halts = Callable[[StepMetrics], bool]
 """Whether a step gives reason to look before the next one; made to be pickled."""
 
-Link = tuple[int, Halts | None]
-"""The number of a chain and what breaks it, beside an error."""
+Link = tuple[int, Halts | None, float]
+"""The number of a chain, and what breaks it beside an error: a step, or seconds since its first command began."""
 
 
 class Skipped:
@@ -76,9 +77,13 @@ def serve(pipe: Connection, threads: int, payload: bytes) -> None:
         obey(pipe, bank)
 
 
-def obey(pipe: Connection, bank: TrialBank) -> None:
-    """Carry out commands until the other end is closed, or its process is gone."""
-    broken: int | None = None
+def obey(pipe: Connection, bank: TrialBank, clock: Callable[[], float] = time.monotonic) -> None:
+    """Carry out commands until the other end is closed, or its process is gone.
+
+    A chain whose time is up is broken as well, so that nobody waits long for it; its first command
+    is always carried out, however long steps take.
+    """
+    broken, begun, until = None, None, 0.0
     while True:
         try:
             number, name, arguments, link = pipe.recv()
@@ -86,6 +91,10 @@ def obey(pipe: Connection, bank: TrialBank) -> None:
             return
         assert name in COMMANDS, f"no command: {name}"
         value, failed = None, None
+        if link is not None and link[0] != begun:
+            begun, until = link[0], clock() + link[2]
+        elif link is not None and clock() >= until:
+            broken = link[0]
         if link is not None and link[0] == broken:
             value = Skipped()
         else:

@@ -16,9 +16,8 @@ from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedSeq
 
 from kltune.errors import RunError, SpecError
+from kltune.preview.result import Ends
 from kltune.spec.load import LoadedSpec, load_spec
-
-Range = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +27,8 @@ class SpecFile:
     path: Path
     text: bytes
 
-    def write(self, beta: Range | None, target_kl: Range | None) -> list[str]:
-        """Put the ranges in; the lines say what was done and what was not.
+    def write(self, beta: Ends | None, target_kl: Ends | None) -> list[str]:
+        """Put the ranges in; an end that is None, or the spec's own, stays. The lines say what was done.
 
         Raises:
             RunError: the file changed meanwhile, can't be written, or would no longer be a sound spec.
@@ -98,9 +97,7 @@ def _round_trip() -> YAML:
     return yaml
 
 
-def _set_range(
-    search: MutableMapping[str, Any], name: str, found: Range | None
-) -> tuple[str, bool]:
+def _set_range(search: MutableMapping[str, Any], name: str, found: Ends | None) -> tuple[str, bool]:
     """What happened, and whether anything changed."""
     if found is None:
         return "no range is suggested in the spec's unit", False
@@ -110,9 +107,16 @@ def _set_range(
     if not isinstance(dimension, MutableMapping) or not ({"log", "uniform"} & dimension.keys()):
         return "is a constant or a choice in this spec, so nothing is written", False
     kind = "log" if "log" in dimension else "uniform"
-    before = [float(bound) for bound in dimension[kind]]
-    row = CommentedSeq(found)
+    own = dimension[kind]
+    before = [float(bound) for bound in own]
+    after = [old if new is None else new for old, new in zip(before, found, strict=True)]
+    told = f"{kind}: [{before[0]:g}, {before[1]:g}]"
+    if after == before:
+        return f"{told} stays", False
+    # An end that stays keeps the way it was written; a new row, since the old one may be another's too (anchors).
+    row = CommentedSeq(
+        text if old == new else new for text, old, new in zip(own, before, after, strict=True)
+    )
     row.fa.set_flow_style()
     dimension[kind] = row
-    after = f"[{found[0]:g}, {found[1]:g}]"
-    return f"{kind}: [{before[0]:g}, {before[1]:g}] is now {after}", before != list(found)
+    return f"{told} is now [{after[0]:g}, {after[1]:g}]", True

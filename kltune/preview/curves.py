@@ -57,6 +57,17 @@ class Traced:
     cut_knob: float | None = None
 
 
+def centred(values_PN: Floats) -> Floats:
+    """Less the mean of each prompt; exactly 0 where a prompt's values are all the same."""
+    varies_P1 = np.ptp(values_PN, axis=1, keepdims=True) > 0
+    return np.where(varies_P1, values_PN - values_PN.mean(axis=1, keepdims=True), 0.0)
+
+
+def spread_P(values_PN: Floats) -> Floats:
+    """Standard deviation within each prompt; exactly 0 where its values are all the same."""
+    return centred(values_PN).std(axis=1, ddof=1)
+
+
 def resamples(num_prompts: int, seed: int) -> Floats:
     """Share of each prompt in each bootstrap draw, ``[B, P]``; the same for everything that is compared."""
     generator = np.random.default_rng(seed)
@@ -66,7 +77,7 @@ def resamples(num_prompts: int, seed: int) -> Floats:
 
 def trace_tilt(scored: Scored) -> Traced:
     """The optimum from the reference on, for as many betas as the sample carries, high to low."""
-    spread = float(scored.of_reference().proxy_PN.std(axis=1, ddof=1).mean())
+    spread = float(spread_P(scored.of_reference().proxy_PN).mean())
     reference = tilt(scored.proxy_PN, math.inf, scored.log_density_PN)
     kept: list[tuple[float, Tilted]] = [(math.inf, reference)]
     cut: float | None = None
@@ -111,8 +122,13 @@ def trace_best_of_n(scored: Scored) -> Traced:
         proxy_GP=means(own.proxy_PN),
         gold_GP=means(own.gold_PN),
         effective_G=(None,) * len(knobs),
-        tied_kl_G=tuple(float(tied_kl(own.proxy_PN, n).mean()) for n in knobs),
+        tied_kl_G=tuple(_tied(own.proxy_PN, n) for n in knobs),
     )
+
+
+def _tied(proxy_PN: Floats, n: int) -> float:
+    kl = float(tied_kl(proxy_PN, n).mean())
+    return kl if kl > 1e-12 else 0.0  # rounding leaves what is 0 a little beside it, or below
 
 
 def sizes(most: int) -> tuple[int, ...]:

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from kltune.preview.curves import Floats, Scored, average, resamples, trace_best_of_n, trace_tilt
+from kltune.preview.curves import (
+    Floats,
+    Scored,
+    average,
+    resamples,
+    spread_P,
+    trace_best_of_n,
+    trace_tilt,
+)
 from kltune.preview.reading import MIN_PROMPTS, agreement, order, read_curve
-from kltune.preview.result import Forecast, Interval, Subject, TrainLook, interval
-from kltune.preview.suggest import Search, needs, suggest
+from kltune.preview.result import Forecast, Interval, Scorer, Subject, TrainLook, interval
+from kltune.preview.suggest import Search, Seen, needs, no_range, suggest
 
 
 def forecast(
@@ -23,24 +31,39 @@ def forecast(
     traced = (trace_tilt(scored), trace_best_of_n(scored))
     tilt, best_of_n = (average(one, shares_BP) for one in traced)
     readings = order(tuple(read_curve(one, shares_BP) for one in traced))
-    suggestion = suggest(readings[0], tilt, best_of_n, search)
+    agreed = agreement(scored, shares_BP)
+    look = None if train is None else _train_look(train, subject.seed)
+    flat = _flat(scored)
+    is_better = look is not None and look.agrees_better(agreed)
+    seen = Seen(readings[0], tilt, best_of_n, is_train_better=is_better)
     return Forecast(
         subject=subject,
         sigma_r=_sigma_r(scored, shares_BP),
-        agreement=agreement(scored, shares_BP),
+        agreement=agreed,
         curves=(tilt, best_of_n),
         readings=readings,
-        suggestion=suggestion,
-        needed=needs(tilt, scored.num_reference),
+        suggestion=no_range(flat, search) if flat else suggest(seen, search),
+        needed=() if flat else needs(tilt, best_of_n, scored),
         seconds=0.0,
         notes=(*notes, *_doubts(scored, num_prompts)),
-        train=None if train is None else _train_look(train, subject.seed),
+        train=look,
+        flat=flat,
     )
 
 
+def _flat(scored: Scored) -> tuple[Scorer, ...]:
+    """What gives every completion of a prompt the same score, whoever drew it."""
+    found: list[Scorer] = []
+    if not np.ptp(scored.proxy_PN, axis=1).any():
+        found.append("proxy")
+    if not np.ptp(scored.gold_PN, axis=1).any():
+        found.append("gold")
+    return tuple(found)
+
+
 def _sigma_r(scored: Scored, shares_BP: Floats) -> Interval:
-    spread_P = scored.of_reference().proxy_PN.std(axis=1, ddof=1)
-    return interval(float(spread_P.mean()), shares_BP @ spread_P)
+    spreads_P = spread_P(scored.of_reference().proxy_PN)
+    return interval(float(spreads_P.mean()), shares_BP @ spreads_P)
 
 
 def _train_look(train: Scored, seed: int) -> TrainLook:

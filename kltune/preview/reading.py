@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from kltune.preview.curves import Scored, Traced
+from kltune.preview.curves import Scored, Traced, centred
 from kltune.preview.result import Interval, Reading, Verdict, interval
 
 Floats = NDArray[np.float64]
@@ -69,12 +69,11 @@ def order(readings: tuple[Reading, ...]) -> tuple[Reading, ...]:
     return tuple(sorted(readings, key=lambda reading: rank[reading.verdict]))
 
 
-def agreement(scored: Scored, shares_BP: Floats) -> Interval:
-    """Correlation of proxy and gold within a prompt, over the reference's completions; 0 where one of them never varies."""
+def agreement(scored: Scored, shares_BP: Floats) -> Interval | None:
+    """Correlation of proxy and gold within a prompt, over the reference's completions; none where one never varies."""
     own = scored.of_reference()
-    proxy_PN = own.proxy_PN - own.proxy_PN.mean(axis=1, keepdims=True)
-    gold_PN = own.gold_PN - own.gold_PN.mean(axis=1, keepdims=True)
-    sums = np.stack(
+    proxy_PN, gold_PN = centred(own.proxy_PN), centred(own.gold_PN)
+    sums_3P = np.stack(
         [
             (proxy_PN * gold_PN).sum(axis=1),
             (proxy_PN**2).sum(axis=1),
@@ -84,10 +83,13 @@ def agreement(scored: Scored, shares_BP: Floats) -> Interval:
 
     def correlation(sums_3X: Floats) -> Floats:
         scale_X = np.sqrt(sums_3X[1] * sums_3X[2])
-        return np.divide(sums_3X[0], scale_X, out=np.zeros_like(scale_X), where=scale_X > 0)
+        return sums_3X[0][scale_X > 0] / scale_X[scale_X > 0]
 
-    value = correlation(sums.sum(axis=1)[:, None])
-    return interval(float(value[0]), correlation(sums @ shares_BP.T))
+    value = correlation(sums_3P.sum(axis=1)[:, None])
+    if not len(value):
+        return None
+    # A draw of prompts in which one of them never varies has no correlation either.
+    return interval(float(value[0]), correlation(sums_3P @ shares_BP.T))
 
 
 _Steps = tuple[NDArray[np.bool_], NDArray[np.bool_]]

@@ -6,11 +6,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import TypeAdapter, ValidationError
 
 from kltune.errors import StudyError
 from kltune.metrics.jsonl import read_json
@@ -18,6 +20,7 @@ from kltune.metrics.jsonl import read_json
 FILE: Final = "preview.json"
 
 Kind = Literal["tilt", "best-of-n"]
+Scorer = Literal["proxy", "gold"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +30,10 @@ class Interval:
     value: float
     low: float | None
     high: float | None
+
+    def is_clearly_above(self, other: Interval) -> bool:
+        """Whether the two intervals don't meet and this one is the higher."""
+        return self.low is not None and other.high is not None and self.low > other.high
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +98,17 @@ class Reading:
     seen_kl_seq: float
 
 
+Ends = tuple[float | None, float | None]
+"""Lower and upper end of a range; None: nothing is suggested for that end."""
+
+
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """Ranges to search."""
+    """Ranges to search; an end on whose side nothing was seen is the spec's own."""
 
-    beta: tuple[float, float] | None
+    beta: Ends | None
     """Reward per nat of sequence KL."""
-    target_kl: tuple[float, float] | None
+    target_kl: Ends | None
     """In ``kl_unit``."""
     kl_unit: str
     reasons: tuple[str, ...]
@@ -109,7 +120,8 @@ class Needed:
 
     kl_seq: float
     tilt: float
-    best_of_n: int
+    best_of_n: int | None
+    """None: best-of-n shows it already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,11 +152,18 @@ class Subject:
 class TrainLook:
     """The same two numbers on some train prompts, which a learned proxy may know better."""
 
-    agreement: Interval
+    agreement: Interval | None
+    """None: proxy or gold never varies within a prompt, so it is undefined."""
     sigma_r: Interval
     num_prompts: int
     num_samples: int
     """Completions per prompt."""
+
+    def agrees_better(self, elsewhere: Interval | None) -> bool:
+        """Whether proxy and gold correlate clearly better here than there."""
+        if self.agreement is None or elsewhere is None:
+            return False
+        return self.agreement.is_clearly_above(elsewhere)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +173,8 @@ class Forecast:
     subject: Subject
     sigma_r: Interval
     """Standard deviation of the proxy within a prompt, on these prompts."""
-    agreement: Interval
-    """Correlation of proxy and gold within a prompt."""
+    agreement: Interval | None
+    """Correlation of proxy and gold within a prompt; None: one of them never varies, so it is undefined."""
     curves: tuple[Curve, ...]
     readings: tuple[Reading, ...]
     """The one to go by first."""
@@ -165,6 +184,8 @@ class Forecast:
     notes: tuple[str, ...] = ()
     train: TrainLook | None = None
     """None: train prompts were not looked at."""
+    flat: tuple[Scorer, ...] = ()
+    """What gives every completion of a prompt the same score."""
 
     @property
     def reading(self) -> Reading:
@@ -184,22 +205,14 @@ class Forecast:
         """Read what ``as_json`` gave.
 
         Raises:
-            KeyError, TypeError, ValueError: it is something else.
+            ValueError: it is something else.
         """
-        subject: dict[str, Any] = {**data["subject"]}
-        subject["policies"] = tuple(subject["policies"])
-        return cls(
-            subject=Subject(**subject),
-            sigma_r=Interval(**data["sigma_r"]),
-            agreement=Interval(**data["agreement"]),
-            curves=tuple(_curve(row) for row in data["curves"]),
-            readings=tuple(_reading(row) for row in data["readings"]),
-            suggestion=_suggestion(data["suggestion"]),
-            needed=tuple(Needed(**row) for row in data["needed"]),
-            seconds=float(data["seconds"]),
-            notes=tuple(data["notes"]),
-            train=_train(data.get("train")),
-        )
+        _check_finite(data)
+        found = _adapter().validate_python(data)
+        kinds = {curve.kind for curve in found.curves}
+        if len(kinds) < 2 or not all(curve.points for curve in found.curves) or not found.readings:
+            raise ValueError("a curve or its reading is missing")
+        return found
 
 
 def read_forecast(study_path: Path) -> Forecast | None:
@@ -213,7 +226,14 @@ def read_forecast(study_path: Path) -> Forecast | None:
         return None
     try:
         return Forecast.from_json(read_json(path))
-    except (KeyError, TypeError, ValueError) as error:
+    except OSError as error:
+        raise StudyError(f"{path}: can't be read ({error.strerror})") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        why = f"{where}: {first['msg']}"
+        raise StudyError(f"{path}: not a preview that this kltune can read ({why})") from error
+    except (ValueError, RecursionError) as error:
         raise StudyError(f"{path}: not a preview that this kltune can read ({error})") from error
 
 
@@ -225,38 +245,18 @@ def interval(value: float, draws: Sequence[float] | NDArray[np.float64]) -> Inte
     )
 
 
-def _train(row: Mapping[str, Any] | None) -> TrainLook | None:
-    if row is None:
-        return None
-    fields: dict[str, Any] = {**row}
-    for key in ("agreement", "sigma_r"):
-        fields[key] = Interval(**row[key])
-    return TrainLook(**fields)
+@cache
+def _adapter() -> TypeAdapter[Forecast]:
+    return TypeAdapter(Forecast)
 
 
-def _curve(row: Mapping[str, Any]) -> Curve:
-    return Curve(row["kind"], tuple(_point(point) for point in row["points"]), row["cut_knob"])
-
-
-def _point(row: Mapping[str, Any]) -> Point:
-    fields: dict[str, Any] = {**row}
-    for key in ("proxy", "gold"):
-        fields[key] = Interval(**row[key])
-    return Point(**fields)
-
-
-def _reading(row: Mapping[str, Any]) -> Reading:
-    fields: dict[str, Any] = {**row, "verdict": Verdict(row["verdict"])}
-    for key in ("peak_kl_seq", "peak_gold", "gain"):
-        fields[key] = Interval(**row[key])
-    return Reading(**fields)
-
-
-def _suggestion(row: Mapping[str, Any]) -> Suggestion:
-    beta, target = row["beta"], row["target_kl"]
-    return Suggestion(
-        beta=None if beta is None else (beta[0], beta[1]),
-        target_kl=None if target is None else (target[0], target[1]),
-        kl_unit=row["kl_unit"],
-        reasons=tuple(row["reasons"]),
-    )
+def _check_finite(value: object) -> None:
+    """Refuse numbers that strict JSON has no form for; Python's own reader takes them."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"it holds {value}")
+    if isinstance(value, Mapping):
+        for part in cast("Mapping[object, object]", value).values():
+            _check_finite(part)
+    elif isinstance(value, list | tuple):
+        for part in cast("Sequence[object]", value):
+            _check_finite(part)

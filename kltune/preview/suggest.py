@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from kltune.preview.result import Curve, Needed, Reading, Suggestion, Verdict
+from kltune.preview.curves import Scored
+from kltune.preview.ends import Found, Range, Take, fitted
+from kltune.preview.result import Curve, Needed, Reading, Scorer, Suggestion, Verdict
 from kltune.statistics.best_of_n import n_for_bound
 from kltune.statistics.tilt import MIN_EFFECTIVE, samples_needed
 
@@ -22,6 +25,8 @@ SHORT_TRIAL = 4.0
 """Factor on the lowest beta. A short trial ends before it has gone as far as its beta allows, so the beta whose
 *optimum* lies at a KL is too high to get there; a rule of thumb, no measurement."""
 
+LOWEST = 1e-3
+"""No target is lower, nats per sequence, so that it has a logarithm."""
 
 SHOWN_KL = (1.0, 2.0, 4.0)
 """KLs that people ask about, nats per sequence."""
@@ -34,10 +39,44 @@ class Search:
     kl_unit: str
     kl_limit: float | None
     """The objective's, in ``kl_unit``."""
+    beta: Range | None = None
+    """The spec's, in reward per nat of sequence KL; None: it has no range in that unit."""
+    target_kl: Range | None = None
+    """The spec's, in ``kl_unit``; None: it has no range."""
 
 
-def suggest(reading: Reading, tilt: Curve, best_of_n: Curve, search: Search) -> Suggestion:
-    """Ranges around the KL at which gold peaks; none where no KL would help, or none can be told."""
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the ranges follow from."""
+
+    reading: Reading
+    tilt: Curve
+    best_of_n: Curve
+    is_train_better: bool = False
+    """Proxy and gold agree clearly better on train prompts, so RL goes further than the curves say."""
+
+
+def no_range(flat: tuple[Scorer, ...], search: Search) -> Suggestion:
+    """Nothing, where a scorer never varies."""
+    return Suggestion(None, None, search.kl_unit, (f"{flat_words(flat)}; no range is suggested",))
+
+
+def flat_words(flat: tuple[Scorer, ...]) -> str:
+    """What it means that a scorer gives every completion of a prompt the same score."""
+    words = {"proxy": "there is nothing to learn", "gold": "there is nothing to judge by"}
+    return "; ".join(
+        f"{'the proxy' if name == 'proxy' else name} gives every completion of a prompt the same score: {words[name]}"
+        for name in flat
+    )
+
+
+def suggest(seen: Seen, search: Search) -> Suggestion:
+    """Ranges around the KL at which gold peaks; none where no KL would help, or none can be told.
+
+    Only ends on whose side something was seen are moved: a sample that ends before gold turns knows
+    nothing of higher KLs, so the upper end of target_kl and the lower one of beta stay the spec's.
+    """
+    reading = seen.reading
     if reading.verdict in (Verdict.FALLS, Verdict.UNCLEAR):
         why = (
             "gold falls as the proxy rises, so no KL setting makes this proxy useful: none is suggested"
@@ -45,52 +84,77 @@ def suggest(reading: Reading, tilt: Curve, best_of_n: Curve, search: Search) -> 
             else "gold can't be told to rise or fall with this proxy, so no range is suggested"
         )
         return Suggestion(None, None, search.kl_unit, (why,))
-    low, high, reasons = _kl_range(reading)
-    by_token = search.kl_unit == "token"
-    tokens = _tokens_at(reading, tilt, best_of_n)
-    target_low, target_high = (kl / tokens if by_token else kl for kl in (low, high))
+    near, far = _kls(reading)
+    takes = _takes(seen, far)
+    tokens = _tokens_at(reading, seen.tilt, seen.best_of_n)
+    per = tokens if search.kl_unit == "token" else 1.0
+    target_low, target_high = near / per, None if far is None else far / per
+    reasons = _kl_reasons(seen, takes)
     limit = search.kl_limit
-    if limit is not None and target_low < limit < target_high:
+    if limit is not None and target_high is not None and target_low < limit < target_high:
         target_high = limit
         reasons.append("target_kl ends at objective.kl_limit")
     elif limit is not None and limit <= target_low:
         reasons.append(
-            f"objective.kl_limit {limit:g} nats/{search.kl_unit} is below all of this: it forbids the KL where gold peaks"
+            f"objective.kl_limit {limit:g} nats/{search.kl_unit} is below all of this: it forbids the KL where gold "
+            + ("peaks" if reading.verdict is Verdict.TURNS else "still rises")
         )
-    beta_low = beta_at(low_of(high), tilt, best_of_n) / SHORT_TRIAL
-    beta_high = beta_at(low, tilt, best_of_n)
-    reasons.append(
-        f"beta: from the beta whose optimum lies at the lowest of these KLs, down to 1/{SHORT_TRIAL:g} of the one at the "
-        "highest, since short trials end before their optimum"
+    target = Found("target_kl", _down(target_low), _up(target_high), takes)
+    target_kl, said = fitted(target, search.target_kl)
+    reasons += said
+    beta_high = beta_at(near, seen.tilt, seen.best_of_n)
+    beta_low = None if far is None else beta_at(far, seen.tilt, seen.best_of_n) / SHORT_TRIAL
+    reasons.append(_beta_reason(takes))
+    beta, said = fitted(
+        Found("beta", _down(beta_low), _up(beta_high), (takes[1], takes[0])), search.beta
     )
-    return Suggestion(
-        beta=_rounded(beta_low, beta_high),
-        target_kl=_rounded(target_low, target_high),
-        kl_unit=search.kl_unit,
-        reasons=tuple(reasons),
-    )
+    return Suggestion(beta, target_kl, search.kl_unit, (*reasons, *said))
 
 
-def low_of(kl_seq: float) -> float:
-    """A KL above 0, so that it has a logarithm."""
-    return max(kl_seq, 1e-6)
-
-
-def _kl_range(reading: Reading) -> tuple[float, float, list[str]]:
-    """In nats per sequence."""
+def _kls(reading: Reading) -> tuple[float, float | None]:
+    """From where to where to search, nats per sequence; no upper end where gold was not seen to turn before it."""
     peak = reading.peak_kl_seq
-    if reading.verdict is Verdict.RISES:
-        low, high = reading.seen_kl_seq, reading.seen_kl_seq
-        words = f"gold still rises where the sample ends, at {high:.2g} nats/sequence"
+    near = max((peak.value if peak.low is None else peak.low) * BELOW, LOWEST)
+    if reading.verdict is not Verdict.TURNS or peak.high is None:
+        return near, None
+    return near, max(peak.high * ABOVE, 2 * LOWEST)
+
+
+def _takes(seen: Seen, far: float | None) -> tuple[Take, Take]:
+    """What becomes of the end at low KL, and of the one at high KL."""
+    turns = seen.reading.verdict is Verdict.TURNS
+    near_take = Take.AS_SEEN if turns else Take.NARROW
+    if far is None:
+        return near_take, Take.KEEP
+    return near_take, Take.WIDEN if seen.is_train_better else Take.AS_SEEN
+
+
+def _kl_reasons(seen: Seen, takes: tuple[Take, Take]) -> list[str]:
+    peak = seen.reading.peak_kl_seq
+    low = peak.value if peak.low is None else peak.low
+    if seen.reading.verdict is not Verdict.TURNS:
+        start = f"target_kl: from {BELOW:g} times {low:.2g} nats/sequence, up to which gold rises"
+    elif takes[1] is Take.KEEP:
+        start = f"target_kl: from {BELOW:g} times {low:.2g} nats/sequence, where gold peaks at the earliest"
     else:
-        low = peak.value if peak.low is None else peak.low
-        high = reading.seen_kl_seq if peak.high is None else peak.high
-        words = f"gold peaks at {low:.2g} to {high:.2g} nats/sequence"
-    reasons = [
-        f"target_kl: from {BELOW:g} to {ABOVE:g} times where {words}; upwards by so much since RL peaks at a higher KL than "
-        "best-of-n does (4 to 9 times as high in Gao et al. 2023)"
-    ]
-    return max(low * BELOW, 1e-3), max(high * ABOVE, 2e-3), reasons
+        start = (
+            f"target_kl: from {BELOW:g} to {ABOVE:g} times where gold peaks at {low:.2g} to {peak.high:.2g} nats/sequence; "
+            "upwards by so much since RL peaks at a higher KL than best-of-n does (4 to 9 times as high in Gao et al. 2023)"
+        )
+    reasons = [start]
+    if seen.is_train_better:
+        reasons.append(
+            "proxy and gold agree clearly better on the train prompts, so RL goes further than this forecast: the end at "
+            "high KL (upper of target_kl, lower of beta) is not narrowed"
+        )
+    return reasons
+
+
+def _beta_reason(takes: tuple[Take, Take]) -> str:
+    start = "the beta whose optimum lies at the lowest of these KLs"
+    if takes[1] is Take.KEEP:
+        return f"beta: up to {start}"
+    return f"beta: from {start}, down to 1/{SHORT_TRIAL:g} of the one at the highest, since short trials end before their optimum"
 
 
 def beta_at(kl_seq: float, tilt: Curve, best_of_n: Curve) -> float:
@@ -113,16 +177,27 @@ def beta_at(kl_seq: float, tilt: Curve, best_of_n: Curve) -> float:
     return float(np.exp(np.interp(math.log(kl_seq), kls, betas)))
 
 
-def needs(tilt: Curve, num_samples: int) -> tuple[Needed, ...]:
-    """Completions per prompt that would show the curves further than the tilt reaches."""
+def needs(tilt: Curve, best_of_n: Curve, scored: Scored) -> tuple[Needed, ...]:
+    """Completions per prompt that would show the curves further; none where that can't be told.
+
+    Not for completions that other policies drew too: how far those reach hangs on the policies, and their
+    number is not one of the reference's completions.
+    """
+    num = scored.num_reference
+    if scored.log_density_PN is not None:
+        return ()
     last = tilt.points[-1]
-    seen = last.kl_seq
     effective = last.effective or MIN_EFFECTIVE
     # Where nothing was seen: normal rewards lose two per nat.
-    loss, at = (math.log(num_samples / effective), seen) if seen > 0 else (2.0, 1.0)
-    return tuple(
-        Needed(kl, samples_needed(kl, loss, at), n_for_bound(kl)) for kl in SHOWN_KL if kl > seen
-    )
+    loss, at = (math.log(num / effective), last.kl_seq) if last.kl_seq > 0 else (2.0, 1.0)
+    found: list[Needed] = []
+    for kl in SHOWN_KL:
+        count = samples_needed(kl, loss, at)
+        # As many as there are, or fewer, have been seen not to do.
+        if kl > last.kl_seq and count > num:
+            more = None if best_of_n.seen_kl_seq >= kl else n_for_bound(kl)
+            found.append(Needed(kl, count, more))
+    return tuple(found)
 
 
 def _tokens_at(reading: Reading, tilt: Curve, best_of_n: Curve) -> float:
@@ -134,12 +209,18 @@ def _tokens_at(reading: Reading, tilt: Curve, best_of_n: Curve) -> float:
     return last.kl_seq / last.kl_token
 
 
-def _rounded(low: float, high: float) -> tuple[float, float]:
-    """Two significant digits, the lower end down and the upper one up."""
+def _down(value: float | None) -> float | None:
+    """Two significant digits, never more than the value."""
+    return _two_digits(value, lambda scaled: math.floor(scaled + 1e-9))
 
-    def to(value: float, rounding: str) -> float:
-        scale = 10 ** (1 - math.floor(math.log10(value)))
-        moved = value * scale
-        return (math.floor(moved + 1e-9) if rounding == "down" else math.ceil(moved - 1e-9)) / scale
 
-    return to(low, "down"), to(high, "up")
+def _up(value: float | None) -> float | None:
+    """Two significant digits, never less than the value."""
+    return _two_digits(value, lambda scaled: math.ceil(scaled - 1e-9))
+
+
+def _two_digits(value: float | None, whole: Callable[[float], int]) -> float | None:
+    if value is None or math.isnan(value):
+        return None
+    scale = 10 ** (1 - math.floor(math.log10(value)))
+    return whole(value * scale) / scale

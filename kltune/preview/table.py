@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from kltune.preview.result import Curve, Forecast, Interval, Point, Suggestion, Verdict
+from kltune.preview.result import Curve, Ends, Forecast, Interval, Point, Suggestion, Verdict
 from kltune.preview.words import (
     CURVE_NAME,
     cut_words,
@@ -140,11 +140,18 @@ def _footnote(curve: Curve) -> str:
 def _suggestion(suggestion: Suggestion) -> list[RenderableType]:
     lines: list[RenderableType] = []
     if suggestion.beta is not None:
-        low, high = suggestion.beta
         lines.append(
-            Text(f"  beta:      {{log: [{low:g}, {high:g}]}}   reward per nat of sequence KL")
+            Text(f"  beta:      {_range(suggestion.beta)}   reward per nat of sequence KL")
         )
     if suggestion.target_kl is not None:
-        low, high = suggestion.target_kl
-        lines.append(Text(f"  target_kl: {{log: [{low:g}, {high:g}]}}   nats/{suggestion.kl_unit}"))
+        lines.append(
+            Text(f"  target_kl: {_range(suggestion.target_kl)}   nats/{suggestion.kl_unit}")
+        )
     return lines + [Text(f"  {reason}", style="dim") for reason in suggestion.reasons]
+
+
+def _range(ends: Ends) -> str:
+    low, high = ends
+    if low is None or high is None:
+        return f"from {low:g} up" if high is None else f"up to {high:g}"
+    return f"{{log: [{low:g}, {high:g}]}}"

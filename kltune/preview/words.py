@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from kltune.preview.result import Curve, Forecast, Interval, Reading, Verdict
+from kltune.preview.result import Curve, Forecast, Interval, Needed, Reading, Verdict
+from kltune.preview.suggest import flat_words
 from kltune.trial.words import number, score
 
 LIMIT_OF_FORECAST = (
@@ -15,11 +16,17 @@ CURVE_NAME = {"tilt": "best policy at each beta", "best-of-n": "best of n comple
 
 def headline(forecast: Forecast) -> str:
     """The answer in one sentence or two."""
+    if forecast.flat:
+        text = flat_words(forecast.flat)
+        return f"{text[0].upper()}{text[1:]}."
     return _verdict_words(forecast.reading)
 
 
 def sentences(forecast: Forecast) -> tuple[str, ...]:
     """Everything else that the curves say, most important first."""
+    if forecast.flat:
+        found = [agreement_words(forecast.agreement), train_words(forecast)]
+        return tuple(text for text in found if text)
     found = [
         second_opinion(forecast),
         window(forecast),
@@ -98,8 +105,13 @@ def window(forecast: Forecast) -> str:
     )
 
 
-def agreement_words(agreement: Interval) -> str:
+def agreement_words(agreement: Interval | None) -> str:
     """How well the proxy orders completions of a prompt."""
+    if agreement is None:
+        return (
+            "The correlation of proxy and gold within a prompt is undefined: over the reference's completions one of them "
+            "never varies."
+        )
     return (
         f"Within a prompt, proxy and gold correlate by {agreement.value:.2f} ({span(agreement)}): 1 would be the same order, "
         "0 none."
@@ -111,9 +123,10 @@ def train_words(forecast: Forecast) -> str:
     train = forecast.train
     if train is None:
         return ""
+    if train.agreement is None:
+        return f"On {train.num_prompts} train prompts it is undefined."
     text = f"On {train.num_prompts} train prompts it is {train.agreement.value:.2f} ({span(train.agreement)})"
-    low, high = train.agreement.low, forecast.agreement.high
-    if low is None or high is None or low <= high:
+    if not train.agrees_better(forecast.agreement):
         return f"{text}.".replace("-", "−")
     return (
         f"{text}, clearly higher: the proxy knows the train prompts better. RL learns on those, so it may gain far more gold, "
@@ -135,9 +148,15 @@ def needed_words(forecast: Forecast) -> tuple[str, ...]:
     """How many completions would show more."""
     return tuple(
         f"to see up to {number(need.kl_seq, 2)} nats/sequence: {_rough(need.tilt)} completions per prompt for the best "
-        f"policy at each beta, {need.best_of_n:,} for best-of-n"
+        f"policy at each beta; {_best_of_n(need)}"
         for need in forecast.needed
     )
+
+
+def _best_of_n(need: Needed) -> str:
+    if need.best_of_n is None:
+        return "best-of-n shows it already"
+    return f"{need.best_of_n:,} for best-of-n"
 
 
 def span(interval: Interval) -> str:

@@ -75,11 +75,20 @@ def rebuild(
     base_folder = folder / task.FOLDERS[size]
     base.save_pretrained(base_folder)
     tokenizer.save_pretrained(base_folder)
+    _let_all_read(base_folder)
     if size != "medium":
         return
     reward = train_reward(base, tokenizer, recipe, seed)
     reward.save(folder / "reward")
+    _let_all_read(folder / "reward")
     _LOG.info("reward: held-out accuracy %.3f", reward.facts.held_out_accuracy)
+
+
+def _let_all_read(folder: Path) -> None:
+    """Weights are written for their owner alone, by way of a temporary file; these ship with the package."""
+    for path in folder.iterdir():
+        if path.is_file():
+            path.chmod(0o644)
 
 
 def build_tokenizer() -> PreTrainedTokenizerFast:

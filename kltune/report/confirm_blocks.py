@@ -7,9 +7,8 @@ from typing import Any
 
 from kltune.confirm import words
 from kltune.confirm.looks import looks_words, read_looks
-from kltune.confirm.result import FILE, FOLDER, ConfirmResult, Judgement
+from kltune.confirm.result import ConfirmResult, Judgement, read_confirmed
 from kltune.errors import StudyError
-from kltune.metrics.jsonl import read_json
 from kltune.report.document import Block, Facts, Grid, Paragraph
 from kltune.report.recommend import Answer, Recommendation
 from kltune.report.rows import StudyRows
@@ -29,24 +28,14 @@ _HEADER = (
 )
 
 
-def read_confirmation(study_path: Path) -> ConfirmResult | None:
-    """The latest confirmation of a study; none where there is none.
-
-    Raises:
-        StudyError: confirm.json is of a newer kltune, or no JSON.
-    """
-    path = study_path / FOLDER / FILE
-    return ConfirmResult.from_json(read_json(path)) if path.is_file() else None
-
-
 def find_confirmation(study_path: Path) -> tuple[ConfirmResult | None, str | None]:
-    """The same, and a note where the file can't be read: it must not cost the report."""
+    """The latest confirmation of a study, and a note where its file can't be read: it must not cost the report."""
     try:
-        return read_confirmation(study_path), None
-    except (StudyError, KeyError, TypeError, ValueError, IndexError) as error:
-        return None, (
-            f"{FOLDER}/{FILE} can't be read ({type(error).__name__}: {error}), so nothing is said of fresh seeds. "
-            "Run kltune confirm again, or remove the file."
+        return read_confirmed(study_path), None
+    except StudyError as error:
+        return (
+            None,
+            f"Nothing is said of fresh seeds: {str(error).replace(str(study_path), study_path.name)}.",
         )
 
 
@@ -94,6 +83,7 @@ def confirm_blocks(study: StudyRows, answer: Answer) -> tuple[Block, ...]:
         text = f"This was about {result.arms[0].name}; something else is recommended now. Run kltune confirm again."
         blocks.insert(0, Paragraph(text, "warning"))
     facts = [
+        ("Single seeds", words.seeds_words(result)),
         ("Against the best known recipe", words.recipe_words(result)),
         ("Luck of the pick", words.luck_words(result)),
         ("What could be seen", words.least_words(result)),

@@ -71,20 +71,26 @@ class Outcome:
     median_kl_seq: float
     median_gain: float
     """Gold at the peak above the trial's start."""
+    num_near: int = 0
+    """Trials left out: their gold is highest within `LEAST_KL` of the reference."""
+    num_unjudged: int = 0
+    """Trials left out: no start, or no checkpoint that they can be judged by."""
 
 
 def outcome(study: StudyRows) -> Outcome | None:
     """The median over trials that went at least as far as `LEAST_KL`; none where there is none."""
-    pairs = [
+    judged = [
         (row.peak, row.start)
         for row in study.trials
-        if row.peak is not None and row.start is not None and row.peak.kl_seq >= LEAST_KL
+        if row.peak is not None and row.start is not None
     ]
+    pairs = [(peak, start) for peak, start in judged if peak.kl_seq >= LEAST_KL]
     if not pairs:
         return None
+    num_near, num_unjudged = len(judged) - len(pairs), len(study.trials) - len(judged)
     kl = median(peak.kl_seq for peak, _ in pairs)
     gain = median(peak.gold - start.gold for peak, start in pairs)
-    return Outcome(len(pairs), kl, gain)
+    return Outcome(len(pairs), kl, gain, num_near, num_unjudged)
 
 
 def _kl(checkpoint: Checkpoint) -> float:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import asdict
 from statistics import median
 from typing import Any
 
-from kltune.preview.result import Forecast, Interval, Verdict, read_forecast
+from kltune.errors import StudyError
+from kltune.preview.result import FILE, Forecast, Interval, Verdict, read_forecast
 from kltune.preview.words import cut_words, headline, needed_words, sentences
 from kltune.report.document import Block, Bullets, Figures, Grid, Paragraph
 from kltune.report.forecast import LEAST_KL, Efficiency, Outcome, efficiencies, outcome
@@ -33,8 +35,13 @@ _NOTE = (
 
 
 def forecast_blocks(study: StudyRows) -> tuple[Block, ...]:
-    """The forecast, how it turned out, and KL efficiency; empty where no preview lies in the folder."""
-    forecast = read_forecast(study.path)
+    """The forecast, how it turned out, and KL efficiency; empty where no preview lies in the folder.
+
+    A preview that can't be used is skipped, with a note.
+    """
+    forecast = _usable(study)
+    if isinstance(forecast, str):
+        return (Paragraph(forecast, "note"),)
     if forecast is None:
         return ()
     subject = forecast.subject
@@ -65,8 +72,10 @@ def forecast_blocks(study: StudyRows) -> tuple[Block, ...]:
 
 
 def forecast_facts(study: StudyRows) -> dict[str, Any] | None:
-    """The same as plain data; none where no preview lies in the folder."""
-    forecast = read_forecast(study.path)
+    """The same as plain data; none where no preview lies in the folder, a note where it can't be used."""
+    forecast = _usable(study)
+    if isinstance(forecast, str):
+        return {"skipped": forecast}
     if forecast is None:
         return None
     came = outcome(study)
@@ -74,8 +83,8 @@ def forecast_facts(study: StudyRows) -> dict[str, Any] | None:
         "headline": headline(forecast),
         "verdict": forecast.reading.verdict.value,
         "peak_kl_seq": asdict(forecast.reading.peak_kl_seq),
-        "agreement": asdict(forecast.agreement),
-        "agreement_train": None if forecast.train is None else asdict(forecast.train.agreement),
+        "agreement": _plain(forecast.agreement),
+        "agreement_train": None if forecast.train is None else _plain(forecast.train.agreement),
         "seen_kl_seq": forecast.reading.seen_kl_seq,
         "suggested": {
             "beta": forecast.suggestion.beta,
@@ -89,6 +98,26 @@ def forecast_facts(study: StudyRows) -> dict[str, Any] | None:
     }
 
 
+def _plain(interval: Interval | None) -> dict[str, Any] | None:
+    return None if interval is None else asdict(interval)
+
+
+def _usable(study: StudyRows) -> Forecast | str | None:
+    """The preview in the study's folder; none where there is none, a sentence where it can't be used."""
+    again = f"run kltune preview {shlex.quote(str(study.path))} again"
+    try:
+        forecast = read_forecast(study.path)
+    except StudyError as error:
+        return f"No forecast is shown, since {FILE} can't be used: {again}. ({error})"
+    model = study.spec.model.base
+    if forecast is not None and forecast.subject.model != model:
+        return (
+            f"No forecast is shown, since {FILE} is of another model ({forecast.subject.model}; this study's: {model}): "
+            f"{again}."
+        )
+    return forecast
+
+
 def outcome_words(forecast: Forecast, came: Outcome) -> str:
     """Forecast and trials side by side."""
     reading = forecast.reading
@@ -96,10 +125,25 @@ def outcome_words(forecast: Forecast, came: Outcome) -> str:
         f"What came: over {came.num_trials} trials gold peaked at {number(came.median_kl_seq, 2)} nats/sequence (median), "
         f"{score(came.median_gain)} above the start (median)"
     ).replace("-", "−")
-    if reading.verdict is not Verdict.TURNS:
-        return f"{text}."
-    place = _place(reading.peak_kl_seq, came.median_kl_seq)
-    return f"{text}; the forecast was {number(reading.peak_kl_seq.value, 2)}, so it came {place}."
+    if reading.verdict is Verdict.TURNS:
+        place = _place(reading.peak_kl_seq, came.median_kl_seq)
+        text += f"; the forecast was {number(reading.peak_kl_seq.value, 2)}, so it came {place}"
+    return f"{text}.{_left_out(came)}"
+
+
+def _left_out(came: Outcome) -> str:
+    reasons = (
+        (
+            came.num_near,
+            f"whose gold is highest within {LEAST_KL:g} nats/sequence of the reference",
+        ),
+        (came.num_unjudged, "with no start or no checkpoint to be judged by"),
+    )
+    texts = [f"{count} {why}" for count, why in reasons if count]
+    if not texts:
+        return ""
+    all_of_them = came.num_trials + came.num_near + came.num_unjudged
+    return f" Left out of {all_of_them} trials: {', '.join(texts)}."
 
 
 def _place(peak: Interval, came: float) -> str:

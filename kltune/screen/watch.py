@@ -21,7 +21,7 @@ from rich.text import Text
 from kltune.metrics.record import EvalMetrics, StepMetrics
 from kltune.screen.progress import Progress, Scope, SlotView
 from kltune.study.observer import Admitted
-from kltune.trial.outcome import STATE_OF, TrialOutcome
+from kltune.trial.outcome import STATE_OF, StopReason, TrialOutcome
 from kltune.trial.words import (
     MISSING,
     beta_unit_words,
@@ -184,14 +184,27 @@ def render_progress(progress: Progress) -> Group:
 
 
 def ended_words(outcome: TrialOutcome, limits: str = "the KL limit") -> str:
-    """An ending on one line, with the guard's own words; ``limits``: what an infeasible trial broke."""
+    """An ending on one line, with the guard's own words; ``limits``: what a feasible trial respects."""
     state = STATE_OF[outcome.verdict.reason]
     words = f"trial {outcome.trial_number} {state.value} after {outcome.steps_run} steps"
     words += f" ({outcome.verdict.reason.value}): {outcome.verdict.detail}"
     if outcome.value is not None:
-        limit = "" if outcome.is_feasible is not False else f", outside {limits}"
-        words += f"; value {score(outcome.value)}{limit}"
+        words += f"; value {score(outcome.value)}"
+        words += _broken_words(outcome, limits) if outcome.is_feasible is False else ""
     return words
+
+
+def _broken_words(outcome: TrialOutcome, limits: str) -> str:
+    """Which of several limits are broken is not known here, and a trial that diverged may be within all."""
+    if outcome.verdict.reason is StopReason.DIVERGED:
+        return ", not feasible"
+    if limits.startswith(_SEVERAL):
+        return f", not within all {limits}"
+    return f", outside {limits}"
+
+
+_SEVERAL = "the limits on "
+"""How `kltune.trial.words.limit_words` begins where there are several."""
 
 
 def _counts(progress: Progress) -> str:

@@ -5,10 +5,13 @@ Arithmetic alone: no file, no model.
 
 from __future__ import annotations
 
+import posixpath
+
 from kltune.spec.controller_doubts import controller_doubts
 from kltune.spec.penalty import Penalty
 from kltune.spec.problems import Problem
 from kltune.spec.study import StudySpec
+from kltune.spec.task import TaskSpec
 from kltune.spec.trial import KLUnit
 
 _HIGH_PER_TOKEN = 2.0
@@ -22,6 +25,7 @@ def find_doubts(spec: StudySpec) -> list[str]:
         *_kl_doubts(spec),
         *_step_doubts(spec),
         *_algorithm_doubts(spec),
+        *_gold_doubts(spec),
     )
     return [str(doubt) for doubt in doubts]
 
@@ -89,6 +93,27 @@ def _step_doubts(spec: StudySpec) -> list[Problem]:
         return []
     text = f"{spec.evaluate.every} of {spec.trainer.steps} steps: gold is seen at the start and the end only"
     return [Problem("evaluate.every", text)]
+
+
+def _gold_doubts(spec: StudySpec) -> list[Problem]:
+    """A second gold that judges nothing else."""
+    task = spec.task
+    if not isinstance(task, TaskSpec):
+        return []
+    seen = {_spelled(task.gold): "task.gold"}
+    doubts: list[Problem] = []
+    for name, function in task.golds.items():
+        field = f"task.golds.{name}"
+        first = seen.setdefault(_spelled(function), field)
+        if first != field:
+            text = f"{function} is the function of {first} again, so it adds no other judgement"
+            doubts.append(Problem(field, text))
+    return doubts
+
+
+def _spelled(function: str) -> str:
+    source, _, name = function.rpartition(":")
+    return f"{posixpath.normpath(source)}:{name}"
 
 
 def _reference_doubts(spec: StudySpec) -> list[Problem]:

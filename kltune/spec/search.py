@@ -58,14 +58,6 @@ class Dimension(Closed):
 
     def _range_problems(self) -> list[tuple[str, str]]:
         problems: list[tuple[str, str]] = []
-        if self.log is not None and min(self.log) <= 0:
-            problems.append(
-                (
-                    "log",
-                    f"both bounds must be above 0 (got {list(self.log)}); "
-                    "for a beta = 0 arm write `zero: true` beside a range above 0",
-                )
-            )
         for kind, bounds in (("log", self.log), ("uniform", self.uniform)):
             if bounds is not None and not bounds[0] < bounds[1]:
                 problems.append(
@@ -154,6 +146,8 @@ class SearchSpec(Closed):
         if wrong:
             raise ValueError(f"must be a number (got {wrong[0]!r})")
         smallest = min(dimension.numbers())
+        if dimension.log is not None and smallest <= 0:
+            raise FieldProblems(("log", _not_above_0(dimension.log, str(info.field_name))))
         if info.field_name == "beta" and smallest < 0:
             raise ValueError(f"must not be below 0 (got {smallest!r})")
         if info.field_name != "beta" and smallest <= 0:
@@ -175,6 +169,12 @@ class SearchSpec(Closed):
         """The given dimensions by name, conditions' parents first."""
         named = {name: getattr(self, name) for name in type(self).model_fields}
         return {name: dim for name, dim in named.items() if dim is not None}
+
+
+def _not_above_0(bounds: tuple[float, float], name: str) -> str:
+    # Only beta has an arm at 0 (`_zero_problems`).
+    advice = "; for a beta = 0 arm write `zero: true` beside a range above 0"
+    return f"both bounds must be above 0 (got {list(bounds)}){advice if name == 'beta' else ''}"
 
 
 _ENUMS: dict[str, type[Penalty] | type[ControllerKind]] = {

@@ -120,7 +120,7 @@ def _pairs(scores_MP: Array, values: Array, floor: NoiseFloor | None) -> Pairs:
     if floor is not None:
         spread, df = _with_seeds(spread, num_prompts, floor)
     se = np.sqrt(spread)
-    is_sound = (_num_differing(scores_MP) >= FEWEST_DIFFERING) & (se > _ZERO)
+    is_sound = _differ_enough(scores_MP) & (se > _ZERO)
     return Pairs(values[:, None] - values[None], se, df, is_sound)
 
 
@@ -140,11 +140,15 @@ def _with_seeds(spread: Array, num_prompts: int, floor: NoiseFloor) -> tuple[Arr
     return total, df
 
 
-def _num_differing(scores_MP: Array) -> NDArray[np.int64]:
-    count = np.zeros((len(scores_MP),) * 2, dtype=np.int64)
+def _differ_enough(scores_MP: Array) -> NDArray[np.bool_]:
+    """Which pairs differ on as many prompts as it takes; a few prompts show it for nearly all."""
+    count = np.zeros((len(scores_MP),) * 2, dtype=np.int16)
+    oneself = np.eye(len(scores_MP), dtype=np.bool_)
     for scores in scores_MP.T:
         count += np.abs(scores[:, None] - scores[None]) > _ZERO
-    return count
+        if bool(((count >= FEWEST_DIFFERING) | oneself).all()):
+            break
+    return count >= FEWEST_DIFFERING
 
 
 def _partition(is_better: NDArray[np.bool_]) -> list[NDArray[np.int64]]:

@@ -67,7 +67,7 @@ def tilt(rewards_PN: Floats, beta: float, log_density_PN: Floats | None = None) 
     log_weights_PN = log_weights_PN - logsumexp(log_weights_PN, axis=1, keepdims=True)
     weights_PN = np.exp(log_weights_PN)
     # At infinite beta both are the same but for rounding.
-    gap_PN = 0.0 if math.isinf(beta) else log_weights_PN - log_base_PN
+    gap_PN = np.zeros_like(log_base_PN) if math.isinf(beta) else log_weights_PN - log_base_PN
     terms_PN = weights_PN * np.where(weights_PN > 0, gap_PN, 0.0)
     effective_P = np.minimum(1 / (weights_PN**2).sum(axis=1), num)
     return Tilted(weights_PN, np.maximum(terms_PN.sum(axis=1), 0.0), effective_P)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,17 +27,20 @@ from kltune.spec.trial import TrialSpec
 from kltune.study.lease import Lease
 from kltune.study.lives import (
     ATTR_ATTEMPT,
+    ATTR_LOST,
     ATTR_MAY_RETRY,
     ATTR_NUMBER,
     ATTR_ORIGIN,
     ATTR_RETRY_OF,
     ATTR_SETTING,
+    MOST_LOST,
     Life,
     attrs_of,
     is_fixed,
     lives_of,
     needs_another,
     stored_setting,
+    times_lost,
 )
 from kltune.study.pruner import (
     ATTR_EVALS,
@@ -201,6 +205,17 @@ class Ledger:
             )
             return False
         return True
+
+    def judge_lost(self, asked: Asked, detail: str, *, is_alone: bool) -> Verdict:
+        """What a process that died means for its trial: it goes on, unless it was alone in it too often, over all sessions."""
+        times = 0
+        if is_alone:
+            with suppress(UpdateFinishedTrialError):
+                asked.optuna_trial.set_user_attr(ATTR_LOST, True)
+            times = times_lost(lives_of(self._trials())[asked.trial_number])
+        if times < MOST_LOST:
+            return Verdict(StopReason.INTERRUPTED, detail)
+        return Verdict(StopReason.ERROR, f"its worker process died {times} times: {detail}")
 
     def renew(self, running: Sequence[Asked]) -> None:
         """Send heartbeats if they are due."""

@@ -24,6 +24,11 @@ ATTR_RETRY_OF = "kltune.retry_of"
 """Optuna number of the trial's first attempt; absent on the first attempt itself."""
 ATTR_REASON = "kltune.stop_reason"
 ATTR_MAY_RETRY = "kltune.may_retry"
+ATTR_LOST = "kltune.lost_alone"
+"""Whether the attempt's process died with no other trial in it."""
+
+MOST_LOST = 3
+"""Attempts that a trial may lose with its process, alone in it, over all sessions: then it is to blame itself."""
 
 Life = Sequence[FrozenTrial]
 """All attempts of one trial, oldest first."""
@@ -54,6 +59,11 @@ def needs_another(life: Life, num_before: int, retries: int) -> bool:
         return False
     errors = [t for t in life if t.number >= num_before and not _is_interrupted(t)]
     return len(errors) <= retries
+
+
+def times_lost(life: Life) -> int:
+    """How many attempts of the trial took their process with them, as far as can be told."""
+    return sum(bool(trial.user_attrs.get(ATTR_LOST)) for trial in life)
 
 
 def is_fixed(origin: str) -> bool:

@@ -1,4 +1,4 @@
-"""A study folder in, the right to write in it out: one sweep at a time."""
+"""A study folder in, the right to write in it out: one kltune at a time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def lock_study(study_path: Path) -> Generator[None]:
     """Hold the study exclusively; the folder is made if it is absent.
 
     The lock belongs to the process: it is free again whenever the process is gone. Raises
-    `StudyError` where another sweep holds it, or where the path can't be a folder.
+    `StudyError` where another kltune holds it (a sweep, a confirmation, ...), or where the path can't be a folder.
     """
     try:
         study_path.mkdir(parents=True, exist_ok=True)
@@ -32,8 +32,7 @@ def lock_study(study_path: Path) -> Generator[None]:
             holder = os.read(descriptor, 64).decode(errors="replace").strip()
             who = f" (process {holder})" if holder else ""
             raise StudyError(
-                f"{study_path}: another kltune sweep is running in this study{who}; "
-                "wait for it or stop it"
+                f"another kltune is working in {study_path}{who}; wait for it or stop it"
             ) from None
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
@@ -46,7 +45,7 @@ def move_aside(study_path: Path, now: datetime | None = None) -> Path | None:
     """Rename an existing study to ``NAME.old-YYYYmmdd-HHMMSS`` (UTC) and return its new path.
 
     None where there was nothing to move. Nothing is ever deleted. Raises `StudyError` where
-    a sweep is running in it.
+    another kltune is working in it.
     """
     study_path = study_path.resolve()
     if not study_path.exists():

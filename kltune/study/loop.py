@@ -55,7 +55,7 @@ def run_search(
                 continue  # slots are free again
             search.train_step()
     except BaseException as error:
-        search.interrupt(f"{type(error).__name__}: {error}", is_saved=False)
+        search.interrupt(_words(error), is_saved=False)
         raise
 
 
@@ -240,10 +240,15 @@ class _Search:
         blamed = [self.running[slot] for slot in fault.slots if slot in self.running]
         if not blamed:
             raise fault
-        reason, detail = StopReason.ERROR, str(fault)
         if isinstance(fault, SlotsLostFault):
-            reason = StopReason.INTERRUPTED
-        elif isinstance(fault, OutOfMemoryFault):
+            for attempt in blamed:
+                is_alone = len(fault.slots) == 1
+                verdict = self._ledger.judge_lost(attempt.asked, str(fault), is_alone=is_alone)
+                may_retry = verdict.reason is StopReason.INTERRUPTED
+                self._finish(attempt, verdict, may_retry=may_retry)
+            return
+        reason, detail = StopReason.ERROR, str(fault)
+        if isinstance(fault, OutOfMemoryFault):
             reason = StopReason.OUT_OF_MEMORY
             if (count := len(self.running)) > 1:
                 # Room is made by one trial less; that one has not failed, and goes on later.
@@ -265,7 +270,7 @@ class _Search:
         self._failures_in_a_row += 1
         is_memory = isinstance(error, MemoryError) or "out of memory" in str(error).lower()
         reason = StopReason.OUT_OF_MEMORY if is_memory else StopReason.ERROR
-        detail = f"{type(error).__name__}: {error}"
+        detail = _words(error)
         count = len(self.running)
         for attempt in list(self.running.values()):
             self._finish(attempt, Verdict(reason, detail))
@@ -283,3 +288,8 @@ class _Search:
             yield
         finally:
             self._trainer_s += self._clock() - before
+
+
+def _words(error: BaseException) -> str:
+    """The error's kind, and what it says if it says anything."""
+    return ": ".join(filter(None, (type(error).__name__, str(error))))

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean, median
+from statistics import median
 from typing import Any
 
 import optuna
@@ -22,6 +22,7 @@ from kltune.spec.objective import ObjectiveSpec
 from kltune.spec.study import PruningSpec
 from kltune.spec.trial import KLUnit
 from kltune.study.lives import ATTR_ORIGIN
+from kltune.trial.objective import EvalPoint, judge_trial
 from kltune.trial.outcome import StopReason, Verdict
 from kltune.trial.words import KL_UNIT, is_noise
 
@@ -70,7 +71,7 @@ def is_warm(step: int, steps: int, pruning: PruningSpec) -> bool:
 
 
 _GOLD_WORDS = {
-    "gold_final": "gold",
+    "gold_final": "gold of the last two evaluations",
     "gold_peak": "best gold so far",
     "gold_mean": "mean gold so far",
 }
@@ -80,22 +81,26 @@ def as_judged(standings: Mapping[int, Standing], objective: ObjectiveSpec) -> di
     """Standings with gold as the objective sees it at each step; KL stays that of the step.
 
     gold_peak: the highest gold up to then after step 0 that respects the KL limit, the step's own
-    where none does; gold_mean: the mean up to then; gold_final: that of the step.
+    where none does; else what a trial that ended there would be worth (`judge_trial`). gold_mean: the
+    area under gold up to then; gold_final: the mean of the last two after step 0.
     """
     limit = math.inf if objective.kl_limit is None else objective.kl_limit
     judged: dict[int, Standing] = {}
-    golds: list[float] = []
+    points: list[EvalPoint] = []
     best: Standing | None = None
     for step, standing in sorted(standings.items()):
-        golds.append(standing.gold)
+        points.append(EvalPoint(step, (standing.gold,), standing.kl, standing.kl))
         is_allowed = step > 0 and standing.kl <= limit
         if is_allowed and (best is None or standing.gold > best.gold):
             best = standing
         seen = standing
-        if objective.metric == "gold_peak" and best is not None:
+        if objective.metric != "gold_peak":
+            value = judge_trial(points, objective, KLUnit.TOKEN, step, max(step, 1)).value
+            seen = Standing(
+                standing.gold if value is None else value, standing.kl, standing.gold_se
+            )
+        elif best is not None:
             seen = Standing(best.gold, standing.kl, best.gold_se)
-        elif objective.metric == "gold_mean":
-            seen = Standing(fmean(golds), standing.kl, standing.gold_se)
         judged[step] = seen
     return judged
 

@@ -8,7 +8,7 @@ from statistics import fmean, stdev
 
 import torch
 
-from kltune.errors import SpecError
+from kltune.errors import SpecError, TrialFault
 from kltune.metrics.record import RewardScale
 from kltune.spec.trainer import TrainerSpec
 from kltune.tasks.protocol import Prompt, Sample, Scorer
@@ -65,12 +65,13 @@ def measure_scale(
     Completions that the proxy can't score, and groups with fewer than two scores, are left out.
 
     Raises:
-        SpecError: one of ``golds`` (by field) judges the first completions exactly as the proxy does.
+        SpecError: a scorer fails on them, or one of ``golds`` (by field) judges the first completions
+            exactly as the proxy does.
     """
     indices = spread_evenly(len(train), NUM_GROUPS)
     group = trainer.group_size
     samples = sample_reference(loaded, train, indices, group, trainer, (seed, Purpose.SCALE))
-    by_proxy = score_samples(proxy, samples, slot=-1, may_skip=True)
+    by_proxy = _scored("task.proxy", proxy, samples, may_skip=True)
     for field, gold in (golds or {}).items():
         _refuse_same(by_proxy[:NUM_COMPARED], field, gold, samples[:NUM_COMPARED])
     groups = [by_proxy[i : i + group] for i in range(0, len(by_proxy), group)]
@@ -86,8 +87,18 @@ def measure_scale(
     )
 
 
+def _scored(
+    field: str, scorer: Scorer, samples: list[Sample], *, may_skip: bool = False
+) -> list[float]:
+    """Its scores before any trial: what is wrong with them is wrong with the spec."""
+    try:
+        return score_samples(scorer, samples, slot=-1, may_skip=may_skip)
+    except TrialFault as fault:
+        raise SpecError(f"{field}: {fault}") from fault
+
+
 def _refuse_same(by_proxy: list[float], field: str, gold: Scorer, samples: list[Sample]) -> None:
-    by_gold = score_samples(gold, samples, slot=-1)
+    by_gold = _scored(field, gold, samples)
     if len(set(by_proxy)) > 1 and by_gold == by_proxy:
         raise SpecError(
             f"task.proxy and {field} ({gold.name}) gave the same scores to {len(samples)} completions "

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kltune.confirm.result import ConfirmResult
+from kltune.confirm import words
+from kltune.confirm.looks import times
+from kltune.confirm.result import ArmFacts, ConfirmResult
 from kltune.report.recommend import Recommendation
 from kltune.report.rows import StudyRows
+from kltune.spec.trial import KLUnit
 from kltune.transfer.result import Kind, TransferResult
-from kltune.trial.words import score
+from kltune.trial.words import KL_UNIT, is_noise, score
 from kltune.validate.result import Grade, Line
+
+
+def is_of(confirmed: ConfirmResult, answer: Recommendation) -> bool:
+    """Whether the confirmation is of what the study recommends now."""
+    return confirmed.arms[0].number == answer.best.number
 
 
 def confirmed_line(answer: Recommendation, confirmed: ConfirmResult | None) -> Line:
@@ -30,7 +38,7 @@ def confirmed_line(answer: Recommendation, confirmed: ConfirmResult | None) -> L
     number = None if best is None else best.difference
     design = (
         f"{len(confirmed.seeds)} fresh seeds × {confirmed.num_prompts} test prompts, looked at "
-        f"{confirmed.looks} time{'s' * (confirmed.looks != 1)}"
+        f"{times(confirmed.looks)}"
     )
     shown = design
     if best is not None:
@@ -43,40 +51,57 @@ def confirmed_line(answer: Recommendation, confirmed: ConfirmResult | None) -> L
 
 
 def _judged(confirmed: ConfirmResult, answer: Recommendation, name: str) -> tuple[Grade, str, str]:
-    main = confirmed.main
-    own = next((arm for arm in confirmed.arms if arm.role == "recommended"), None)
-    if own is None or own.number != answer.best.number:
+    main, own = confirmed.main, confirmed.arms[0]
+    if not is_of(confirmed, answer):
         meaning = (
             "The confirmation is of another setting than the one that the study recommends now."
         )
         return Grade.WARN, meaning, "Run kltune confirm again."
+    seeds = _single_seeds(confirmed, own)
     failed = [gate for gate in confirmed.gates if not gate.holds]
     if main.verdict == "changes":
-        meaning = f"On fresh seeds and test prompts another setting is better: {name}."
+        meaning = f"On fresh seeds and test prompts another setting is better: {name}. {seeds}"
         return Grade.FAIL, meaning, f"Use {name}."
     if failed:
         meaning = (
-            f"A requirement of the confirmation does not hold: {failed[0].text} ({failed[0].why})."
+            f"A requirement of the confirmation does not hold: {failed[0].text} ({failed[0].why}). "
+            f"{seeds}"
         )
         return Grade.FAIL, meaning, "Don't scale this up as it is."
-    lost = f" {own.diverged} of its seeds diverged." if own.diverged else ""
     if main.verdict == "tied":
         meaning = (
             "On fresh seeds and test prompts the winner can't be told apart from another setting: there is no "
-            f"winner, but a group.{lost}"
+            f"winner, but a group. {seeds}"
         )
-        action = f"Use {name}, or more seeds; {score(main.least_detectable)} gold was the least that shows."
+        action = (
+            f"Use {name}, or more seeds: a true difference of {score(main.least_detectable)} gold shows in about 8 of 10 "
+            "such confirmations, a smaller one mostly does not."
+        )
         return Grade.WARN, meaning, action
     if own.over_limit or own.diverged:
-        meaning = (
-            f"The winner stays, but in {own.over_limit} of its seeds KL passed the limit.{lost}"
+        return (
+            Grade.WARN,
+            f"The winner stays, but not within bounds on every seed. {seeds}",
+            "Raise beta or stop earlier.",
         )
-        return Grade.WARN, meaning, "Raise beta or stop earlier."
-    return (
-        Grade.PASS,
-        "The winner stays on fresh seeds and on prompts that nothing was chosen by.",
-        "",
-    )
+    if words.failed_seeds(confirmed, 0):
+        action = "Expect the same of the big run: plan more than one seed, or raise beta."
+        return Grade.WARN, f"The winner stays, but some of its seeds fail. {seeds}", action
+    return Grade.PASS, f"The winner stays on fresh seeds and test prompts. {seeds}", ""
+
+
+def _single_seeds(confirmed: ConfirmResult, own: ArmFacts) -> str:
+    """Lowest and highest gold, seeds that fail, and those above the KL limit or lost."""
+    count = len(confirmed.seeds)
+    parts = [f"Single seeds: {words.seeds_of(confirmed, 0)}"]
+    if confirmed.kl_limit is not None:
+        unit = KL_UNIT[KLUnit(confirmed.kl_unit)]
+        parts.append(
+            f"{own.over_limit} of {count} above the KL limit of {confirmed.kl_limit:g} {unit} at the stop"
+        )
+    if own.diverged:
+        parts.append(f"{own.diverged} of {count} diverged before it")
+    return f"{'; '.join(parts)}."
 
 
 def transfer_line(found: Sequence[TransferResult]) -> Line:
@@ -109,7 +134,7 @@ def untested(
     trainer = study.spec.trainer
     said: list[str] = []
     if confirmed is None:
-        seeds = len({row.setting.seed for row in study.trials})
+        seeds = len({row.setting.seed for row in study.trials if not is_noise(row.origin)})
         said.append(
             f"Fresh seeds and test prompts: every number here is of {seeds} seed{'s' * (seeds != 1)} and of the "
             "select prompts that also chose the winner."

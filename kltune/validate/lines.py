@@ -12,7 +12,7 @@ from kltune.report.rows import StudyRows
 from kltune.transfer.result import TransferResult
 from kltune.trial.words import both_units, setting_long
 from kltune.validate.distance import outlier_line, smooth_line
-from kltune.validate.followup import confirmed_line, transfer_line, untested
+from kltune.validate.followup import confirmed_line, is_of, transfer_line, untested
 from kltune.validate.result import Line, Validation
 from kltune.validate.reward import Readings, gain_line, parted_line, repeat_line, score_kl_line
 from kltune.validate.search import baselines_line, controller_line, trials_line
@@ -57,11 +57,13 @@ def _of_trial(study: StudyRows, answer: Recommendation, evidence: Evidence) -> l
     count = len(steps)
     kl = row.curve.held(unit)[:count]
     samples = _around(evidence.samples, stop)
+    found = evidence.confirmed
+    confirmed = found if found is not None and is_of(found, answer) else None
     return [
         smooth_line(row.curve.step[:count], kl, unit),
         outlier_line(steps, samples),
         score_kl_line(samples),
-        gain_line(study, row),
+        gain_line(study, row, confirmed),
         parted_line(row, stop),
         repeat_line(evidence.gold),
     ]

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from kltune.confirm.result import ConfirmResult
 from kltune.metrics.rows import Row
 from kltune.report.compare import CONFIDENCE, prompt_scores
 from kltune.report.rows import Checkpoint, StudyRows, TrialRow
@@ -60,7 +61,8 @@ def parted_line(row: TrialRow, stop: tuple[int, int]) -> Line:
     """Whether gold has turned while the proxy rises, at the recommended stop (first to last step)."""
     title = "Gold and proxy not parted at the stop"
     threshold = (
-        f"fail: gold falls by more than {limit.RISE_ERRORS:g} standard errors while proxy rises"
+        f"fail: gold falls by more than {limit.RISE_ERRORS:g} standard errors while proxy rises; "
+        "warn: only late in the window to stop in, or both fall"
     )
     after = [c for c in row.checkpoints if c.step > 0 and math.isfinite(c.gold + c.proxy)]
     end = next((c for c in reversed(after) if c.step <= stop[1]), None)
@@ -75,7 +77,11 @@ def parted_line(row: TrialRow, stop: tuple[int, int]) -> Line:
     is_fall = gold < -limit.RISE_ERRORS * error
     shown = f"gold {gold:+.3f} ± {error:.3f}, proxy {proxy:+.3f} from step {top.step} to {end.step}"
     grade, meaning, action = Grade.PASS, "", ""
-    if is_fall and proxy > 0:
+    if is_fall and proxy > 0 and top.step >= stop[0]:
+        grade = Grade.WARN
+        meaning = f"Late in the window to stop in they part: by step {end.step} gold has fallen while the proxy rose."
+        action = f"Stop at step {top.step}, early in the window."
+    elif is_fall and proxy > 0:
         grade = Grade.FAIL
         meaning = f"By step {end.step} gold has fallen clearly while the proxy rose: the proxy is being gamed."
         action = f"Stop at step {top.step} or before, or raise beta."
@@ -83,15 +89,25 @@ def parted_line(row: TrialRow, stop: tuple[int, int]) -> Line:
         grade, meaning = Grade.WARN, f"Gold falls before step {end.step}, and so does the proxy."
         action = f"Stop at step {top.step} or before."
     else:
-        meaning = "Up to the end of the recommended stop gold goes with the proxy, or doesn't tell."
-        meaning += _afterwards(after, end)
+        meaning = _together(gold, error, proxy, end.step) + _afterwards(after, end)
         if end is after[-1] and gold > 0:
             grade = Grade.WARN
-            meaning = (
-                "The stop is the last evaluation and gold still rises: the peak may lie further on."
-            )
+            meaning = "The stop is the last evaluation and gold is highest there: the peak may lie further on."
             action = "Train longer (trainer.steps) to see the turn."
     return Line("parted", title, grade, gold, "gold", shown, threshold, meaning, action)
+
+
+def _together(gold: float, error: float, proxy: float, step: int) -> str:
+    """What gold did beside the proxy up to ``step``, where it did not clearly fall."""
+    if not gold > limit.RISE_ERRORS * error:
+        way = "rose" if proxy > 0 else "fell" if proxy < 0 else "stayed"
+        return (
+            f"Gold doesn't tell: up to step {step} it moved by no more than {limit.RISE_ERRORS:g} standard errors, while "
+            f"the proxy {way}."
+        )
+    if proxy > 0:
+        return f"Gold goes with the proxy: both rose up to step {step}."
+    return f"Gold rose up to step {step} though the proxy did not."
 
 
 def _afterwards(after: Sequence[Checkpoint], end: Checkpoint) -> str:
@@ -108,10 +124,17 @@ def _afterwards(after: Sequence[Checkpoint], end: Checkpoint) -> str:
     return ""
 
 
-def gain_line(study: StudyRows, row: TrialRow) -> Line:
-    """Whether training was worth it at all: gold at the stop against the start, corrected for the choice of step."""
+def gain_line(study: StudyRows, row: TrialRow, confirmed: ConfirmResult | None = None) -> Line:
+    """Whether training was worth it at all: gold at the stop against the start.
+
+    ``confirmed``: of this very setting; its fresh seeds and test prompts speak where it has them. Without,
+    the select prompts do, corrected for the choice of step.
+    """
     title = "Gold above the start"
     threshold = "warn: the 95 % interval holds 0; fail: it lies below 0"
+    on_test = _gain_on_test(confirmed)
+    if on_test is not None:
+        return _gain(*on_test, title, threshold)
     scores = prompt_scores(row, study.spec.objective, study.spec.kl_unit)
     start = row.start
     if scores is None or start is None or len(start.gold_by_prompt) != len(scores):
@@ -121,12 +144,33 @@ def gain_line(study: StudyRows, row: TrialRow) -> Line:
     mean = float(gains.mean())
     error = float(gains.std(ddof=1)) / math.sqrt(len(gains))
     half = float(stats.t.ppf(0.5 + CONFIDENCE / 2, len(gains) - 1)) * error
-    grade = Grade.FAIL if mean + half < 0 else Grade.PASS if mean - half > 0 else Grade.WARN
-    shown = f"{mean:+.3f} ({mean - half:+.3f} to {mean + half:+.3f}) gold"
+    beyond = f"these {len(gains)} select prompts vary by (one seed, which also chose the setting)"
+    return _gain((mean, mean - half, mean + half), "select prompts", beyond, title, threshold)
+
+
+def _gain_on_test(
+    confirmed: ConfirmResult | None,
+) -> tuple[tuple[float, float, float], str, str] | None:
+    """(gain with its interval, where, beyond what it is); none where the start was not judged on test."""
+    found = (
+        next((a for a in confirmed.main.against if a.role == "start"), None) if confirmed else None
+    )
+    if confirmed is None or found is None:
+        return None
+    beyond = f"{len(confirmed.seeds)} fresh seeds and {confirmed.num_prompts} test prompts vary by"
+    return (found.difference, found.low, found.high), "test prompts", beyond
+
+
+def _gain(
+    found: tuple[float, float, float], where: str, beyond: str, title: str, threshold: str
+) -> Line:
+    mean, low, high = found
+    grade = Grade.FAIL if high < 0 else Grade.PASS if low > 0 else Grade.WARN
+    shown = f"{mean:+.3f} ({low:+.3f} to {high:+.3f}) gold on {where}"
     words = {
-        Grade.PASS: "The setting makes the model better by gold, beyond what these prompts vary by.",
-        Grade.WARN: "On these prompts it can't be told whether training made the model better.",
-        Grade.FAIL: "Training made the model worse by gold.",
+        Grade.PASS: f"The setting makes the model better by gold, beyond what {beyond}.",
+        Grade.WARN: f"It can't be told whether training made the model better: the gain is within what {beyond}.",
+        Grade.FAIL: f"Training made the model worse by gold, beyond what {beyond}.",
     }
     action = (
         ""
@@ -167,9 +211,9 @@ def repeat_line(found: Readings | str) -> Line:
     spread = float(first.std(ddof=1))
     noise = math.sqrt(float(((first - second) ** 2).mean()) / 2)
     share = noise / spread if spread > 0 else (0.0 if noise == 0 else math.inf)
-    shown = f"{number(share, 2)} × ({number(noise)} gold of {number(spread)})"
     if noise == 0:
-        return _unmoved(recorded, first, shown, threshold)
+        return _unmoved(recorded, first, "the same to the last digit", threshold)
+    shown = f"{number(share, 2)} × the spread between completions ({number(noise)} of {number(spread)} gold)"
     grade = Grade.FAIL if share >= limit.REPEAT_FAIL else Grade.WARN
     meaning = (
         f"Two readings of the same {len(first)} completions differ by a standard deviation of {number(noise)} "

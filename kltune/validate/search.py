@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kltune.report.controller_blocks import judge, verdict_words
 from kltune.report.controllers import Conduct
 from kltune.report.recommend import Answer, NoAnswer, Recommendation, Versus, is_baseline
-from kltune.report.rows import StudyRows
+from kltune.report.rows import StudyRows, TrialRow
 from kltune.spec.trial import ControllerKind
-from kltune.trial.words import origin_words
+from kltune.trial.words import is_noise, limit_words, origin_words
 from kltune.validate import thresholds as limit
 from kltune.validate.result import Grade, Line
 
@@ -16,33 +18,54 @@ _NAMED = 3
 
 
 def trials_line(study: StudyRows, answer: Answer) -> Line:
-    """Whether there were feasible trials, and enough of them."""
+    """Whether there were feasible trials, and enough of them; repeats for the noise floor are none."""
     title, unit = "Feasible trials, and enough", "trials"
-    count = sum(t.is_candidate for t in study.trials)
-    ended, budget = sum(t.outcome is not None for t in study.trials), study.spec.budget.trials
+    own = [t for t in study.trials if not is_noise(t.origin)]
+    count = sum(t.is_candidate for t in own)
+    repeats = study.spec.budget.noise_seeds
+    ended, budget = sum(t.outcome is not None for t in own), study.spec.budget.trials - repeats
+    left = study.spec.budget.trials - sum(t.outcome is not None for t in study.trials)
     threshold = f"fail at 0; warn below {limit.FEWEST_CANDIDATES}, or before the budget of {budget} has ended"
     shown = f"{count} feasible of {ended} ended ({budget} planned)"
+    if repeats:
+        shown += f"; {repeats} repeat{'s' * (repeats != 1)} for the noise floor not counted"
     if isinstance(answer, NoAnswer):
         action = " ".join(answer.advice)
         return Line(
             "enough_trials", title, Grade.FAIL, 0.0, unit, shown, threshold, answer.reason, action
         )
     grade, meaning, action = Grade.PASS, "The recommendation was chosen among enough trials.", ""
-    if ended < budget:
-        grade, meaning = (
-            Grade.WARN,
-            f"{budget - ended} planned trials have not ended: the answer may change.",
-        )
+    if left > 0:
+        verb = "has" if left == 1 else "have"
+        grade = Grade.WARN
+        meaning = f"{_trials(left, 'planned ')} {verb} not ended: the answer may change."
         action = "Run the same kltune sweep again to go on."
     elif count < limit.FEWEST_CANDIDATES:
-        grade, meaning = (
-            Grade.WARN,
-            "So few trials respect the KL limit that the best of them had no contest.",
-        )
-        action = "Move the range of search.beta up, or run more trials."
+        grade = Grade.WARN
+        meaning, action = _few(study, own)
     return Line(
         "enough_trials", title, grade, float(count), unit, shown, threshold, meaning, action
     )
+
+
+def _few(study: StudyRows, own: Sequence[TrialRow]) -> tuple[str, str]:
+    """Why there are few feasible trials, and what to do."""
+    count = sum(t.is_candidate for t in own)
+    complete = [t for t in own if t.is_candidate or t.is_feasible is False]
+    more = "Run more trials (budget.trials)."
+    contest = "the best of them had hardly a contest"
+    if len(complete) > count:
+        return (
+            f"Only {count} of {len(complete)} complete trials respect {limit_words(study.spec.objective)}: {contest}.",
+            "Move the range of search.beta up, or run more trials (budget.trials).",
+        )
+    if len(own) > count:
+        return f"Only {count} of {_trials(len(own))} ran to the end: {contest}.", more
+    return f"All {_trials(count)} are feasible, but so few that {contest}.", more
+
+
+def _trials(count: int, what: str = "") -> str:
+    return f"{count} {what}trial{'s' * (count != 1)}"
 
 
 def controller_line(study: StudyRows, answer: Recommendation) -> Line:

@@ -29,6 +29,8 @@ def test_verdict_settings_intervals_looks_and_gates_are_shown() -> None:
     assert text.lstrip().startswith("Tied: on 8 fresh seeds")
     assert "untrained start" in text
     assert "looked at 3 times so far" in text
+    assert "judged once" not in text
+    assert "Single seeds" in text
     assert "--require 'gold > baseline' holds" in text
     assert "--require 'winner stays' does not hold" in text
     assert "note: something odd" in text

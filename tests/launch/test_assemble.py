@@ -109,3 +109,37 @@ def test_a_confirmation_is_judged_on_test_prompts_and_keeps_every_completion(
     usual = load_ground(spec.spec, inputs, tmp_path)
     assert usual.data.select.prompts == inputs.task.splits.select
     assert not build_bank(usual, spec.spec, scale).parts.settings.keep_all
+
+
+@pytest.mark.parametrize(
+    ("broken", "what"),
+    [
+        ("1 / 0", "raised ZeroDivisionError: division by zero"),
+        ("[float('nan')] * len(completions)", r"returned no score \(None or NaN\)"),
+    ],
+    ids=["raises", "nan"],
+)
+@pytest.mark.parametrize("name", ["proxy", "gold", "tone"])
+def test_a_scorer_that_fails_before_any_trial_is_a_mistake_in_the_spec_which_names_its_field(
+    tmp_path: Path, name: str, broken: str, what: str
+) -> None:
+    bodies = {
+        "proxy": "[float(len(c)) for c in completions]",
+        "gold": "[float(c.count('e')) for c in completions]",
+        "tone": "[float(c.count('a')) for c in completions]",
+    }
+    bodies[name] = broken
+    code = "".join(f"def {n}(completions): return {body}\n" for n, body in bodies.items())
+    spec_file = own_task(tmp_path)
+    spec_file["task"]["golds"] = {"tone": "rewards.py:tone"}
+    (tmp_path / "rewards.py").write_text(code, encoding="utf-8")
+    (tmp_path / "prompts.txt").write_text(
+        "".join(f"question {i}\n" for i in range(12)), encoding="utf-8"
+    )
+    spec = load_spec(write(tmp_path, spec_file))
+    ground = load_ground(spec.spec, find_inputs(spec), tmp_path)
+    field = r"task\.golds\.tone" if name == "tone" else rf"task\.{name}"
+    if name == "proxy" and "no score" in what:
+        what = "could score none of"  # the proxy may leave some out
+    with pytest.raises(SpecError, match=rf"^{field}: scorer rewards\.py:{name} {what}"):
+        reference_scale(ground, spec.spec, tmp_path)

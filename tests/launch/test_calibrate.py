@@ -205,3 +205,21 @@ def test_a_study_that_is_over_is_not_timed(tmp_path: Path) -> None:
     found = chosen(site_of(tmp_path), is_over=True)
     assert (found.alone_step_s, found.peak_gflops) == (None, None)
     assert not (tmp_path / "study").exists()
+
+
+@pytest.mark.parametrize(("threads", "words"), [(1, "1 thread"), (2, "2 threads")])
+def test_more_workers_than_threads_are_noted_with_what_limits_them(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    untimed: None,
+    threads: int,
+    words: str,
+) -> None:
+    monkeypatch.setattr(calibrate, "allowed_threads", lambda: threads)
+    monkeypatch.setattr(calibrate, "_started", lambda site, placed, held: FakeBank(placed.slots))
+    chosen(site_of(tmp_path, "budget.workers=3"))
+    assert capsys.readouterr().err == (
+        f"note: budget.workers: 3 share {words}, all that this process may use (its cores, or fewer "
+        "by OMP_NUM_THREADS)\n"
+    )

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
 import pytest
-from confirm_case import study
+from confirm_case import judged, result_of, study
 from fake_study import trial, write_study
 
 from kltune.errors import ExitCode, SpecError, StudyError
 from kltune.launch.confirm import ConfirmRequest, Plan, run_confirm
 from kltune.launch.signals import StopRequest
+from kltune.metrics.jsonl import write_json
+from kltune.report.recommend import Recommendation, recommend
+from kltune.report.rows import read_study
 from kltune.study.lock import lock_study
 
 
@@ -63,8 +67,39 @@ def test_a_folder_that_is_no_study_is_refused(tmp_path: Path) -> None:
 
 def test_a_study_that_runs_is_refused(tmp_path: Path) -> None:
     path = study(tmp_path / "s")
-    with lock_study(path), pytest.raises(StudyError, match="another kltune sweep is running"):
+    with lock_study(path), pytest.raises(StudyError, match="another kltune is working in"):
         run_confirm(ConfirmRequest(path), never)
+
+
+def on_record(path: Path, seeds: int, number: int) -> None:
+    """A confirmation of the trial with so many seeds."""
+    result = result_of(judged([1.0, 0.9, 0.5, 0.0], seeds=seeds))
+    arms = (replace(result.arms[0], number=number), *result.arms[1:])
+    write_json(path / "confirm" / "confirm.json", replace(result, arms=arms).as_json())
+
+
+def test_fewer_seeds_than_on_record_are_refused_and_more_are_not(tmp_path: Path) -> None:
+    path = study(tmp_path / "s")
+    answer = recommend(read_study(path))
+    assert isinstance(answer, Recommendation)
+    on_record(path, 10, answer.best.number)
+    before = (path / "confirm" / "confirm.json").read_bytes()
+    with pytest.raises(SpecError, match=r"--seeds: 5 .*10 seeds .*allowed: 10 or more"):
+        run_confirm(ConfirmRequest(path, seeds=5), never)
+    assert (path / "confirm" / "confirm.json").read_bytes() == before
+    for seeds in (10, 12):
+        assert run_confirm(ConfirmRequest(path, seeds=seeds), Taken()) is ExitCode.DONE
+    on_record(path, 10, 99)  # of what was recommended once
+    assert run_confirm(ConfirmRequest(path, seeds=5), Taken()) is ExitCode.DONE
+
+
+def test_a_confirmation_that_can_not_be_read_does_not_stop_a_new_one(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = study(tmp_path / "s")
+    write_json(path / "confirm" / "confirm.json", {"seeds": [1]})
+    assert run_confirm(ConfirmRequest(path, seeds=5), Taken()) is ExitCode.DONE
+    assert "confirm.json can't be read; the new result replaces it" in capfd.readouterr().err
 
 
 def test_a_study_without_an_answer_is_refused_with_its_reason(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from confirm_case import study
+from fake_study import trial, write_study
 
 from kltune.confirm.design import Design
 from kltune.launch.confirm_design import choose_arms, seconds_needed, stop_of
@@ -40,6 +41,14 @@ def test_a_setting_that_was_tried_twice_is_in_once(tmp_path: Path) -> None:
     arms = choose_arms(rows, found, top=9)
     betas = [arm.setting.beta for arm in arms if arm.role in ("recommended", "candidate")]
     assert sorted(betas) == [0.05, 0.1, 0.3]  # trials 4 and 5 are the same setting
+
+
+def test_a_repeat_for_the_noise_floor_is_no_rival(tmp_path: Path) -> None:
+    trials = [trial(0.1, value=0.9), trial(0.3, value=0.8, origin="noise:1", seed=1)]
+    rows = read_study(write_study(tmp_path / "noisy", trials))
+    found = recommend(rows)
+    assert isinstance(found, Recommendation)
+    assert [arm.number for arm in choose_arms(rows, found, top=3)] == [0, None]
 
 
 def test_the_stop_is_the_best_checkpoint_or_the_end_by_the_objective(tmp_path: Path) -> None:

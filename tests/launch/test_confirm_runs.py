@@ -96,6 +96,18 @@ def test_a_dry_run_says_what_it_would_do_and_does_nothing(
     assert len(read_looks(study)) == looks
 
 
+def test_one_run_that_is_left_is_one(study: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    run = max((study / "confirm" / "runs").iterdir())
+    aside = run.rename(study.parent / run.name)
+    try:
+        run_confirm(ConfirmRequest(study, top=2, seeds=3, dry_run=True))
+    finally:
+        aside.rename(run)
+    said = capfd.readouterr().err
+    assert "\n1 run to do: about " in said
+    assert "judged once" not in said
+
+
 def test_a_second_gold_that_does_not_fit_is_refused(study: Path) -> None:
     wrong = study.parent / "wrong.py"
     wrong.write_text("def g(prompts, completions, spice):\n    return [0.0 for _ in completions]\n")

@@ -82,6 +82,24 @@ def test_the_look_is_noted_before_a_number_is_shown(tmp_path: Path) -> None:
     one.conclude(again, 0, 0.0)
     assert "looked at 2 times so far" in again.getvalue()
     assert (tmp_path / "s" / FILE).read_text().count("\n") == 2
+    assert "note:" not in again.getvalue(), "the same design again is nothing new"
+
+
+def test_a_look_after_others_says_that_looking_until_it_stays_is_no_test(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    shown(tmp_path).conclude(io.StringIO(), 9, 0.0)
+    assert "wrote " in capfd.readouterr().err
+    more = replace(DESIGN, seeds=(11, 12, 13, 14))
+    stream = io.StringIO()
+    shown(tmp_path, design=more).conclude(stream, 3, 0.0)
+    text = " ".join(stream.getvalue().split())
+    assert "note: the test prompts had been looked at once before with another design" in text
+    assert "the 95 % intervals hold for one look" in text
+    assert "until it says 'stays' makes them too narrow" in text
+    facts = json.loads((tmp_path / "s" / "confirm" / "confirm.json").read_text())
+    assert "hold for one look" in facts["notes"][0]
+    assert "replaced " in capfd.readouterr().err
 
 
 def test_json_is_the_result_and_on_disk_the_same(tmp_path: Path) -> None:

@@ -1,16 +1,19 @@
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from preview_case import hump, scored, subject
+from preview_case import hump, same, scored, subject
 from spec_files import adaptive, minimal, write
 
 from kltune.errors import ExitCode, RunError, SpecError
-from kltune.launch.preview import Drawn, PreviewRequest, run_preview
+from kltune.launch.preview import Drawn, PreviewRequest, Writing, run_preview
 from kltune.metrics.jsonl import write_json
 from kltune.preview.result import read_forecast
 from kltune.spec.load import LoadedSpec, load_spec, resolved
@@ -140,3 +143,69 @@ def test_a_disk_that_fills_up_later_costs_no_answer(
         run_preview(PreviewRequest(write(tmp_path, minimal()), out=Path("out")), fill)
     assert "Gold is highest" in capsys.readouterr().out
     assert os.environ["OMP_WAIT_POLICY"] == "passive"
+
+
+def test_write_never_narrows_the_side_on_which_nothing_was_seen(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def few(request: PreviewRequest, loaded: LoadedSpec, study: Path | None) -> Drawn:
+        return Drawn(scored(same, samples=16), subject(48, 16))
+
+    path = write(tmp_path, adaptive())
+    before = load_spec(path).spec.search
+    run_preview(PreviewRequest(path, write=True), few)
+    after = load_spec(path).spec.search
+    assert before.beta.log is not None
+    assert after.beta.log is not None
+    assert before.target_kl is not None
+    assert after.target_kl is not None
+    assert before.target_kl.log is not None
+    assert after.target_kl.log is not None
+    assert after.beta.log[0] == before.beta.log[0]
+    assert after.target_kl.log[1] == before.target_kl.log[1]
+    assert after.target_kl.log[0] >= before.target_kl.log[0]
+    assert "kept from the spec: the sample ends before gold turns" in " ".join(
+        capsys.readouterr().out.split()
+    )
+
+
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGTERM, ExitCode.TERMINATED), (signal.SIGINT, ExitCode.INTERRUPTED)],
+)
+@pytest.mark.parametrize("is_swallowed", [False, True])
+def test_a_signal_ends_it_with_one_line_and_nothing_written(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    number: signal.Signals,
+    code: ExitCode,
+    is_swallowed: bool,
+) -> None:
+    def hit(request: PreviewRequest, loaded: LoadedSpec, study: Path | None) -> Drawn:
+        # A scorer of the user's may catch everything.
+        with contextlib.suppress(*([KeyboardInterrupt] if is_swallowed else [])):
+            os.kill(os.getpid(), number)
+            time.sleep(5)
+        return draw(request, loaded, study)
+
+    # Where the command does not listen, the test fails rather than ends.
+    before = signal.signal(number, lambda *_: None)
+    try:
+        assert run_preview(PreviewRequest(write(tmp_path, minimal())), hit) is code
+        assert signal.getsignal(number) is not signal.SIG_DFL
+    finally:
+        signal.signal(number, before)
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.splitlines()[-1].endswith("stopped; nothing was written")
+    assert len(captured.err.splitlines()) == 1
+    assert not Path("studies").exists()
+
+
+def test_a_signal_while_results_are_written_waits_for_them(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Writing(has_begun=True).hear("terminated")
+    assert "the results are being written" in capsys.readouterr().err
+    with pytest.raises(KeyboardInterrupt):
+        Writing().hear("terminated")

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ import pytest
 from fake_study import trial, typical_trials, write_study
 from validate_case import comparison, confirmation
 
-from kltune.errors import ExitCode, RunError, SpecError, StudyError
+from kltune.confirm.result import Against
+from kltune.errors import ExitCode, SpecError, StudyError
 from kltune.launch.validate import ValidateRequest, run_validate
 from kltune.metrics.jsonl import write_json
 from kltune.report.rows import StudyRows
@@ -138,8 +140,64 @@ def test_a_comparison_of_other_studies_is_none_of_this_one(
 def test_a_broken_confirmation_is_named(tmp_path: Path) -> None:
     folder = write_study(tmp_path / "study", [trial(0.1)])
     write_json(folder / "confirm" / "confirm.json", {"seeds": [1]})
-    with pytest.raises(RunError, match=r"confirm\.json"):
+    with pytest.raises(
+        StudyError, match=r"confirm\.json.*has no 'study'.*delete it, or run kltune"
+    ):
         run_validate(ValidateRequest(folder, is_gold_read=False))
+    (folder / "confirm" / "confirm.json").write_text("{", encoding="utf-8")
+    with pytest.raises(StudyError, match=r"confirm\.json.*not readable.*delete it"):
+        run_validate(ValidateRequest(folder, is_gold_read=False))
+
+
+def test_a_folder_that_can_not_take_the_results_is_refused_before_gold_runs(tmp_path: Path) -> None:
+    folder = write_study(tmp_path / "study", [trial(0.1)])
+    (folder / "validate.html").mkdir()
+    seen: list[FakeGold] = []
+    with pytest.raises(StudyError, match=r"validate\.html: is a folder"):
+        run_validate(ValidateRequest(folder), gold_of(seen=seen))
+    assert not seen
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anything")
+def test_a_read_only_study_is_refused_before_gold_runs(tmp_path: Path) -> None:
+    folder = write_study(tmp_path / "study", [trial(0.1)])
+    seen: list[FakeGold] = []
+    folder.chmod(0o555)
+    try:
+        with pytest.raises(StudyError, match="can't be written to"):
+            run_validate(ValidateRequest(folder), gold_of(seen=seen))
+    finally:
+        folder.chmod(0o755)
+    assert not seen
+
+
+def test_the_page_names_the_study_as_it_was_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write_study(tmp_path / "my runs" / "kitchen", [trial(0.1)])
+    (tmp_path / "here").mkdir()
+    for here, given, shown in (
+        (tmp_path, folder, "'my runs/kitchen'"),
+        (tmp_path / "here", Path("../my runs/kitchen"), "'../my runs/kitchen'"),
+    ):
+        monkeypatch.chdir(here)
+        run_validate(ValidateRequest(given, is_gold_read=False))
+        text = (folder / "validate.md").read_text(encoding="utf-8")
+        assert f"Repeat: kltune validate {shown}\n" in text
+
+
+def test_gold_above_the_start_is_that_of_the_confirmation_only_of_the_same_setting(
+    tmp_path: Path,
+) -> None:
+    folder = write_study(tmp_path / "study", [trial(0.1)])
+    for number, where in ((0, "test prompts"), (5, "select prompts")):
+        found = confirmation(number)
+        start = Against(1, "start", 0.5, 0.2, 0.8, 0.01, True, False, 3)
+        main = replace(found.main, against=(*found.main.against, start))
+        facts = replace(found, judgements=(main,)).as_json()
+        write_json(folder / "confirm" / "confirm.json", facts)
+        run_validate(ValidateRequest(folder, is_gold_read=False))
+        assert where in lines_of(folder)["gold_gain"]["shown"]
 
 
 def test_a_folder_that_is_no_study_is_refused(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import time
 import psutil
 import pytest
 
+from kltune.errors import RunError, SpecError
 from kltune.launch.worker import Worker, WorkerDiedError
 
 
@@ -32,6 +33,17 @@ def test_what_goes_wrong_while_a_worker_starts_is_raised_here_with_where_it_happ
     worker.close()
     with pytest.raises(WorkerDiedError):
         worker.send("train_step")
+
+
+def refuse_the_spec() -> None:
+    raise SpecError("model.base: no such folder: models/mine")
+
+
+def test_a_spec_that_a_worker_refuses_is_an_error_of_the_run_which_is_under_way() -> None:
+    worker = Worker(1, 1, Unpickled(refuse_the_spec))
+    with pytest.raises(RunError, match=r"^model\.base: no such folder: models/mine$"):
+        worker.wait_until_ready()
+    worker.close()
 
 
 def test_a_killed_worker_is_named_with_its_signal() -> None:

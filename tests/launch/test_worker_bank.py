@@ -54,7 +54,9 @@ class InlineWorker:
         self.replies[len(self.commands)] = carried_out(self.bank, name, arguments)
         return len(self.commands)
 
-    def send_chain(self, commands: Sequence[Command], halts: Halts | None) -> list[int]:
+    def send_chain(
+        self, commands: Sequence[Command], halts: Halts | None, most_s: float
+    ) -> list[int]:
         numbers: list[int] = []
         is_broken = False
         for name, arguments in commands:
@@ -97,6 +99,7 @@ class Trio:
     def __init__(
         self, slots: int = 6, on_step: OnStep | None = None, *, is_restarted: bool = False
     ) -> None:
+        self.on_step = on_step
         per_worker = [len(range(worker, slots, 3)) for worker in range(3)]
         self.banks = [FakeBank(count, on_step=on_step) for count in per_worker]
         self.workers = [InlineWorker(number, self.banks[number]) for number in range(3)]
@@ -104,7 +107,8 @@ class Trio:
         self.bank = WorkerBank(self.workers, Placement(3, slots, 1), restart)
 
     def restarted(self, number: int) -> InlineWorker:
-        self.banks[number] = FakeBank(self.banks[number].num_slots)
+        old = self.banks[number]
+        self.banks[number] = FakeBank(old.num_slots, on_step=self.on_step)
         self.workers[number] = InlineWorker(number, self.banks[number])
         return self.workers[number]
 
@@ -223,21 +227,43 @@ def test_a_fault_in_an_evaluation_waits_as_well(trio: Callable[..., Trio]) -> No
         three.bank.evaluate([1])
 
 
-def test_an_error_that_blames_nobody_is_raised_after_all_have_answered(
-    trio: Callable[..., Trio],
+@pytest.mark.parametrize("error", [RuntimeError("device lost"), MemoryError("no room")])
+def test_an_error_that_blames_nobody_costs_the_trials_of_its_worker_alone_which_is_started_anew(
+    trio: Callable[..., Trio], error: Exception
 ) -> None:
     def on_step(number: int, step: int) -> None:
         if number == 10:
-            raise RuntimeError("device lost")
+            raise error
 
-    three = trio(slots=3, on_step=on_step)
+    three = trio(slots=3, on_step=on_step, is_restarted=True)
+    broken = three.workers[0]
     three.fill()
-    with pytest.raises(RuntimeError, match="device lost"):
+    assert steps_of(three.bank.train_step()) == {1: (11, 1), 2: (12, 1)}
+    text = f"worker process 0 failed: {type(error).__name__}: {error}; started again (1 of 2)"
+    with pytest.raises(SlotsLostFault) as raised:
         three.bank.train_step()
-    assert three.banks[2].steps_done == {12: 1}
-    for slot in range(3):
-        three.bank.evict(slot)
-    assert three.bank.free_slots() == (0, 1, 2)
+    assert (raised.value.slots, str(raised.value)) == ((0,), text)
+    assert broken.is_closed
+    three.bank.evict(0)
+    three.bank.admit(0, 13, ONE, None)
+    assert sorted(steps_of(three.bank.train_step())) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("call", ["admit", "save_checkpoint"])
+def test_an_error_that_blames_nobody_is_a_fault_of_its_workers_trials_whatever_was_asked(
+    trio: Callable[..., Trio], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    three = trio(slots=3, is_restarted=True)
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("device lost")
+
+    arguments = {"admit": (11, ONE, None), "save_checkpoint": (tmp_path,)}[call]
+    if call != "admit":
+        three.bank.admit(1, 11, ONE, None)
+    monkeypatch.setattr(three.banks[1], call, fail)
+    with pytest.raises(SlotsLostFault, match="worker process 1 failed: RuntimeError: device lost"):
+        getattr(three.bank, call)(1, *arguments)
 
 
 def test_a_dead_worker_takes_its_slots_along(trio: Callable[..., Trio]) -> None:
@@ -285,13 +311,67 @@ def test_a_dead_worker_is_started_anew_and_its_slots_are_free_once_their_trials_
     assert three.banks[1].steps_done == {11: 1}  # of the new process
 
 
-def test_a_worker_that_dies_again_and_again_is_given_up(trio: Callable[..., Trio]) -> None:
+def die_at_admission(three: Trio, worker: int, trial: int) -> str:
+    three.workers[worker].is_dead = True
+    with pytest.raises(SlotsLostFault) as raised:
+        three.bank.admit(worker, trial, ONE, None)
+    return str(raised.value).removeprefix(f"worker process {worker} died (signal 9); ")
+
+
+def test_a_worker_that_dies_again_and_again_is_given_up_which_is_said(
+    trio: Callable[..., Trio],
+) -> None:
     three = trio(slots=3, is_restarted=True)
-    for _ in range(3):
-        three.workers[1].is_dead = True
-        with pytest.raises(SlotsLostFault):
-            three.bank.admit(1, 11, ONE, None)
+    assert [die_at_admission(three, 1, trial) for trial in (11, 12, 13)] == [
+        "started again (1 of 2)",
+        "started again (2 of 2)",
+        "given up after 2 restarts, 2 slots left",
+    ]
     assert (three.bank.num_slots, three.bank.free_slots()) == (2, (0, 2))
+
+
+def test_one_trial_that_dies_again_and_again_costs_no_worker(trio: Callable[..., Trio]) -> None:
+    three = trio(slots=3, is_restarted=True)
+    told = [die_at_admission(three, worker, 11) for worker in (1, 1, 0)]
+    assert told == ["started again (1 of 2)", "started again", "started again"]
+    assert three.bank.num_slots == 3
+    assert die_at_admission(three, 1, 12) == "started again (1 of 2)"  # as if it had never been
+
+
+def test_a_worker_that_can_not_be_started_again_is_given_up(
+    trio: Callable[..., Trio], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    three = trio(slots=3, is_restarted=True)
+
+    def refuse(number: int) -> InlineWorker:
+        raise RunError("the model is gone")
+
+    three.bank._restart = refuse
+    assert die_at_admission(three, 1, 11) == (
+        "given up, since it could not be started again (the model is gone), 2 slots left"
+    )
+
+
+def test_a_worker_that_died_with_several_trials_takes_one_at_a_time_from_then_on(
+    trio: Callable[..., Trio],
+) -> None:
+    three = trio(slots=6, is_restarted=True)
+    three.fill()
+    three.workers[1].is_dead = True
+    assert sorted(steps_of(three.bank.train_step())) == [0, 2, 3, 5]
+    with pytest.raises(SlotsLostFault) as raised:
+        three.bank.train_step()
+    assert raised.value.slots == (1, 4)
+    assert str(raised.value).endswith("; started again (1 of 2), with one trial at a time")
+    three.bank.evict(1)
+    three.bank.evict(4)
+    assert (three.bank.free_slots(), three.bank.num_slots) == ((1,), 5)
+    three.bank.admit(1, 14, ONE, None)
+    three.workers[1].is_dead = True
+    three.bank.train_step()
+    with pytest.raises(SlotsLostFault) as raised:
+        three.bank.train_step()
+    assert raised.value.slots == (1,)
 
 
 @pytest.mark.parametrize("call", ["save_checkpoint", "save_adapter"])
@@ -326,6 +406,7 @@ def test_steps_that_are_foreseen_are_sent_ahead_and_handed_out_one_by_one(
     three, undisturbed = trio(slots=3), trio(slots=3)
     for each in (three, undisturbed):
         each.fill()
+        each.bank.evaluate([0, 1, 2])  # how long it takes is not known before
     expected = [undisturbed.bank.train_step() for _ in range(5)]
     judged = undisturbed.bank.evaluate([0, 2])
     seen = [three.bank.train_step()]  # how long a step takes is not known before
@@ -337,7 +418,7 @@ def test_steps_that_are_foreseen_are_sent_ahead_and_handed_out_one_by_one(
     assert seen == expected
     assert three.bank.evaluate([0, 2]) == judged
     names = [name for name, _ in three.workers[0].commands]
-    assert names.count("evaluate") == 1  # the one that was sent ahead
+    assert names.count("evaluate") == 2  # the first, and the one that was sent ahead
 
 
 def test_a_worker_waits_after_a_step_that_may_end_a_trial(trio: Callable[..., Trio]) -> None:
@@ -362,6 +443,7 @@ def test_what_was_done_ahead_is_not_lost_when_a_search_is_interrupted(
 ) -> None:
     three = trio(slots=3)
     three.fill()
+    three.bank.evaluate([0, 1, 2])
     three.bank.train_step()
     three.bank.foresee({0: Ahead(3, never), 1: Ahead(5, never), 2: Ahead(1, never)})
     three.bank.train_step()
@@ -386,6 +468,7 @@ def test_a_fault_breaks_what_was_sent_ahead(trio: Callable[..., Trio]) -> None:
 
     three = trio(slots=3, on_step=on_step)
     three.fill()
+    three.bank.evaluate([0, 1, 2])
     three.bank.train_step()
     three.bank.foresee({slot: Ahead(5, never) for slot in range(3)})
     assert sorted(steps_of(three.bank.train_step())) == [0, 1, 2]
@@ -394,7 +477,7 @@ def test_a_fault_breaks_what_was_sent_ahead(trio: Callable[..., Trio]) -> None:
         three.bank.train_step()
     three.bank.evict(1)
     assert {m.step for m in three.bank.train_step()} == {4}
-    assert [name for name, _ in three.workers[1].commands].count("evaluate") == 1
+    assert [name for name, _ in three.workers[1].commands].count("evaluate") == 2
     assert isinstance(three.workers[1].replies[len(three.workers[1].commands) - 1][0], Skipped)
 
 
@@ -425,8 +508,35 @@ def test_a_search_over_workers_is_that_over_one_bank_whoever_dies(
     records = read_trials(tmp_path)
     assert [[row["step"] for row in r.steps] for r in records] == [list(range(1, 21))] * 6
     ends = [(e["reason"], e["detail"]) for e in records[1].events if e["event"] == "ended"]
-    assert ends[0] == ("interrupted", "worker process 1 died (signal 9)")
+    told = "started again (1 of 2)" if is_restarted else "given up, 2 slots left"
+    assert ends[0] == ("interrupted", f"worker process 1 died (signal 9); {told}")
     assert [r.attempt for r in records] == [1, 2, 1, 1, 1, 1]
+
+
+@pytest.mark.parametrize("slots", [3, 6])
+def test_a_trial_that_kills_its_process_every_time_is_the_only_one_that_fails(
+    tmp_path: Path, slots: int
+) -> None:
+    def on_step(number: int, step: int) -> None:
+        if number == 1 and step == 8:
+            worker = next(
+                w
+                for w in three.workers
+                if any(held.trial_number == 1 for held in w.bank._slots.values())
+            )
+            worker.is_dead = True
+
+    three = Trio(slots=slots, on_step=on_step, is_restarted=True)
+    spec = small_spec(budget={"trials": 8, "retries": 0})
+    end = run_search(three.bank, Ledger(open_study(tmp_path, spec)))
+    workers = {three.bank._place(slot)[0] for slot in three.bank.free_slots()}
+    three.bank.close()
+    assert (end.reason, end.trials_ended) == (None, 8)
+    outcomes = {r.number: r.outcome for r in read_trials(tmp_path) if r.outcome}
+    assert {n for n, o in outcomes.items() if str(o.verdict.reason) != "done"} == {1}
+    detail = outcomes[1].verdict.detail
+    assert detail.startswith("its worker process died 3 times: worker process ")
+    assert workers == {0, 1, 2}
 
 
 Real = tuple[WorkerBank, dict[int, Worker], Callable[[], object]]

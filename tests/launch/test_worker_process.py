@@ -130,12 +130,12 @@ def test_the_rest_of_a_chain_is_skipped_after_a_step_that_halts_it(
 ) -> None:
     pipe, bank = served
     ask(pipe, "admit", 0, 7, SETTING, None)
-    values = [ask(pipe, "train_step", link=(1, too_far))[1] for _ in range(3)]
+    values = [ask(pipe, "train_step", link=(1, too_far, 60.0))[1] for _ in range(3)]
     assert [value[0].step for value in values[:2]] == [1, 2]
     assert isinstance(values[2], Skipped)
-    assert isinstance(ask(pipe, "evaluate", [0], link=(1, too_far))[1], Skipped)
+    assert isinstance(ask(pipe, "evaluate", [0], link=(1, too_far, 60.0))[1], Skipped)
     assert bank.steps_done == {7: 2}
-    (other,) = ask(pipe, "train_step", link=(2, None))[1]  # another chain goes on
+    (other,) = ask(pipe, "train_step", link=(2, None, 60.0))[1]  # another chain goes on
     assert other.step == 3
 
 
@@ -150,5 +150,30 @@ def test_the_rest_of_a_chain_is_skipped_after_an_error(
 
     ask(pipe, "admit", 0, 7, SETTING, None)
     bank._on_step = fail
-    assert str(ask(pipe, "train_step", link=(1, None))[2]) == "proxy raised"
-    assert isinstance(ask(pipe, "train_step", link=(1, None))[1], Skipped)
+    assert str(ask(pipe, "train_step", link=(1, None, 60.0))[2]) == "proxy raised"
+    assert isinstance(ask(pipe, "train_step", link=(1, None, 60.0))[1], Skipped)
+
+
+def test_the_rest_of_a_chain_is_skipped_once_its_time_is_up_but_never_its_first_command() -> None:
+    now = [0.0]
+
+    def slow(trial_number: int, step: int) -> None:
+        now[0] += (
+            2.0 if step <= 4 else 9.0
+        )  # from the fifth on a step is longer than a chain may be
+
+    ours, theirs = multiprocessing.Pipe()
+    bank = FakeBank(1, on_step=slow)
+    thread = threading.Thread(target=obey, args=(theirs, bank, lambda: now[0]))
+    thread.start()
+    ask(ours, "admit", 0, 7, SETTING, None)
+    done: list[list[int]] = []
+    for chain in range(4):
+        values = [ask(ours, "train_step", link=(chain, None, 3.0))[1] for _ in range(4)]
+        done.append([value[0].step for value in values if not isinstance(value, Skipped)])
+        assert isinstance(ask(ours, "evaluate", [0], link=(chain, None, 3.0))[1], Skipped)
+    assert done == [[1, 2], [3, 4], [5], [6]]
+    assert ask(ours, "train_step")[1][0].step == 7  # what is no chain is always done
+    ours.close()
+    thread.join(timeout=10)
+    theirs.close()

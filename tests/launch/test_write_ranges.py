@@ -109,3 +109,34 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
     open_spec_file(load_spec(link)).write((0.05, 2.0), None)
     assert link.is_symlink()
     assert load_spec(path).spec.search.beta.log == (0.05, 2.0)
+
+
+def test_an_end_that_stays_keeps_the_way_it_was_written(tmp_path: Path) -> None:
+    path = write(tmp_path)
+    lines = open_spec_file(load_spec(path)).write((None, 0.8), (0.02, None))
+    assert lines[:2] == [
+        "search.beta: log: [0.001, 1] is now [0.001, 0.8]",
+        "search.target_kl: log: [0.01, 0.1] is now [0.02, 0.1]",
+    ]
+    assert "log: [1e-3, 0.8]" in path.read_text(encoding="utf-8")
+
+
+def test_ranges_that_are_the_specs_own_leave_the_file_alone(tmp_path: Path) -> None:
+    path = write(tmp_path)
+    lines = open_spec_file(load_spec(path)).write((1e-3, 1.0), (None, 0.1))
+    assert lines == [
+        "search.beta: log: [0.001, 1] stays",
+        "search.target_kl: log: [0.01, 0.1] stays",
+        f"{path} is left as it was",
+    ]
+    assert not (tmp_path / "small.yaml.bak").exists()
+
+
+def test_two_ranges_that_share_an_anchor_are_set_apart(tmp_path: Path) -> None:
+    shared = TEXT.replace("log: [1e-3, 1]", "log: &both [1e-3, 1]")
+    path = write(tmp_path, shared.replace("log: [0.01, 0.1]", "log: *both"))
+    open_spec_file(load_spec(path)).write((0.05, None), None)
+    search = load_spec(path).spec.search
+    assert search.beta.log == (0.05, 1)
+    assert search.target_kl is not None
+    assert search.target_kl.log == (0.001, 1)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -35,7 +36,9 @@ def test_sigma_r_is_the_spread_within_a_prompt() -> None:
 
 @pytest.mark.parametrize(("gold_of", "value"), [(same, 1.0), (opposite, -1.0)])
 def test_agreement_is_the_correlation_within_a_prompt(gold_of, value: float) -> None:
-    assert forecast_of(scored(gold_of)).agreement.value == pytest.approx(value)
+    agreed = forecast_of(scored(gold_of)).agreement
+    assert agreed is not None
+    assert agreed.value == pytest.approx(value)
 
 
 def test_gold_that_is_the_proxy_to_the_last_digit_is_told() -> None:
@@ -61,6 +64,34 @@ def test_a_proxy_that_never_varies_gives_an_answer(tmp_path: Path) -> None:
     found = forecast_of(flat)
     assert found.reading.verdict is Verdict.UNCLEAR
     assert found.sigma_r.value == 0
-    assert found.agreement.value == 0
+    assert found.agreement is None  # undefined, not 0
+    assert found.needed == ()
+    assert found.suggestion.beta is None
     save_plot(found, tmp_path / "preview.png")
     preview_table(found)
+
+
+@pytest.mark.parametrize("score", [1.0, 0.1, 1 / 3])
+@pytest.mark.parametrize("which", ["proxy", "gold"])
+def test_a_scorer_that_never_varies_is_told_and_rounding_does_not_hide_it(
+    which: Literal["proxy", "gold"], score: float
+) -> None:
+    data = scored(hump, samples=7)
+    per_prompt = (
+        np.arange(48.0)[:, None] * score
+    )  # prompts may differ: only within one does it count
+    flat = np.broadcast_to(per_prompt, data.proxy_PN.shape).copy()
+    parts = replace(data, proxy_PN=flat) if which == "proxy" else replace(data, gold_PN=flat)
+    found = forecast_of(parts)
+    assert found.flat == (which,)
+    assert found.agreement is None
+    assert found.needed == ()
+    assert (found.suggestion.beta, found.suggestion.target_kl) == (None, None)
+    assert which == "gold" or found.sigma_r.value == 0
+
+
+def test_a_kl_with_ties_is_never_below_0() -> None:
+    for samples in (5, 10, 11, 22):  # where rounding leaves some of 1e-17
+        reference, *others = forecast_of(scored(hump, samples=samples)).curve("best-of-n").points
+        assert reference.tied_kl_seq == 0
+        assert all(point.tied_kl_seq is not None and point.tied_kl_seq > 0.1 for point in others)

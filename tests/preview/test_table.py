@@ -40,3 +40,10 @@ def test_what_was_cut_and_what_would_show_it_is_said() -> None:
 def test_a_curve_without_any_beta_has_its_words() -> None:
     text = _text(forecast_of(scored(same, samples=8)))
     assert "no beta can be shown" in text
+
+
+def test_an_end_that_is_not_suggested_leaves_the_other() -> None:
+    text = _text(forecast_of(scored(same, samples=64)))
+    assert "target_kl: from 0." in text
+    assert "beta: up to 1" in text or "beta: up to 0." in text
+    assert "log: [" not in text

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import pytest
 from preview_case import forecast_of, hump, opposite, same, scored, unrelated
 
@@ -57,3 +59,34 @@ def test_a_proxy_that_knows_the_train_prompts_better_is_told() -> None:
     alike = forecast_of(scored(same), train=scored(same, seed=1))
     assert any(text.startswith("On 48 train prompts it is 1.00") for text in sentences(alike))
     assert not any("better" in text for text in sentences(alike))
+
+
+@pytest.mark.parametrize(
+    ("which", "words"),
+    [
+        (
+            "proxy_PN",
+            "The proxy gives every completion of a prompt the same score: there is nothing to learn.",
+        ),
+        (
+            "gold_PN",
+            "Gold gives every completion of a prompt the same score: there is nothing to judge by.",
+        ),
+    ],
+)
+def test_a_scorer_that_never_varies_is_the_headline(which: str, words: str) -> None:
+    data = scored(hump)
+    change: dict[str, Any] = {which: np.ones_like(data.proxy_PN)}
+    flat = replace(data, **change)
+    found = forecast_of(flat, train=flat)
+    assert headline(found) == words
+    assert sentences(found) == (
+        "The correlation of proxy and gold within a prompt is undefined: over the reference's completions one of them "
+        "never varies.",
+        "On 48 train prompts it is undefined.",
+    )
+
+
+def test_what_best_of_n_shows_already_has_no_count() -> None:
+    found = replace(forecast_of(scored(same)), needed=(Needed(2.0, 546.3, None),))
+    assert needed_words(found)[0].endswith("at each beta; best-of-n shows it already")

@@ -78,8 +78,8 @@ def test_a_confirmation_that_can_not_be_read_costs_no_report(tmp_path: Path) -> 
         (path / "confirm").mkdir(exist_ok=True)
         (path / "confirm" / "confirm.json").write_text(damaged, encoding="utf-8")
         text = build_report(path).markdown.read_text(encoding="utf-8")
-        assert "confirm/confirm.json can't be read" in text
-        assert "Run kltune confirm again" in text
+        assert "Nothing is said of fresh seeds: s/confirm/confirm.json" in text
+        assert "run kltune confirm again" in text
 
 
 def test_after_a_confirmation_the_report_speaks_of_its_seeds_first(tmp_path: Path) -> None:

@@ -64,3 +64,13 @@ def test_every_trial_within_reach_is_listed_and_the_median_peak_told(tmp_path: P
 
 def test_a_study_without_trials_has_no_outcome(tmp_path: Path) -> None:
     assert outcome(study_of(tmp_path)) is None
+
+
+def test_trials_without_a_part_in_the_median_are_counted(tmp_path: Path) -> None:
+    study = study_of(tmp_path, trial(0.1), trial(0.3), trial(0.0))
+    first, second, third = study.trials
+    near = with_points(first, (0, 0.0, 0.0), (10, 0.01, 0.5))
+    lost = replace(second, peak=None)
+    came = outcome(replace(study, trials=(near, lost, third)))
+    assert came is not None
+    assert (came.num_trials, came.num_near, came.num_unjudged) == (1, 1, 1)

@@ -3,13 +3,14 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from fake_study import trial, write_study
 from preview_case import forecast_of, hump, opposite, same, scored
 
-from kltune.errors import StudyError
 from kltune.metrics.jsonl import encode, write_json
 from kltune.preview.result import FILE, Forecast, Interval
+from kltune.report.build import build_report
 from kltune.report.document import Bullets, Document, Figures, Grid, Paragraph, Section
 from kltune.report.forecast import Outcome
 from kltune.report.forecast_blocks import forecast_blocks, forecast_facts, outcome_words
@@ -77,8 +78,44 @@ def test_what_came_is_placed_beside_the_interval() -> None:
     assert "within" in outcome_words(opened, Outcome(3, 9.0, 0.1))
 
 
-def test_a_broken_preview_is_refused_by_its_name(tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", ["{", "[]", '{"something": "else"}', '{"schema": 99}'])
+def test_a_preview_that_can_not_be_read_is_skipped_with_a_note(tmp_path: Path, text: str) -> None:
     study = study_with(tmp_path, None)
-    write_json(study.path / FILE, {"something": "else"})
-    with pytest.raises(StudyError, match=r"preview\.json"):
-        forecast_blocks(study)
+    (study.path / FILE).write_text(text, encoding="utf-8")
+    (note,) = forecast_blocks(study)
+    assert isinstance(note, Paragraph)
+    assert "No forecast is shown, since preview.json can't be used" in note.text
+    assert f"run kltune preview {study.path} again" in note.text
+    assert forecast_facts(study) == {"skipped": note.text}
+    build_report(study.path)
+    assert "since preview.json can't be used" in (study.path / "report.md").read_text()
+
+
+def test_a_preview_of_another_model_is_skipped_with_a_note(tmp_path: Path) -> None:
+    forecast = forecast_of(scored(hump))
+    other = replace(forecast, subject=replace(forecast.subject, model="org/another"))
+    (note,) = forecast_blocks(study_with(tmp_path, other))
+    assert isinstance(note, Paragraph)
+    assert (
+        "preview.json is of another model (org/another; this study's: builtin:kitchen)" in note.text
+    )
+
+
+def test_trials_that_are_left_out_are_counted_with_the_reason() -> None:
+    forecast = forecast_of(scored(same))
+    text = outcome_words(forecast, Outcome(21, 0.4, 0.1, num_near=2, num_unjudged=1))
+    assert text.endswith(
+        "Left out of 24 trials: 2 whose gold is highest within 0.05 nats/sequence of the reference, "
+        "1 with no start or no checkpoint to be judged by."
+    )
+    assert "Left out" not in outcome_words(forecast, Outcome(21, 0.4, 0.1))
+
+
+def test_a_scorer_that_never_varies_has_a_section_too(tmp_path: Path) -> None:
+    data = scored(hump)
+    study = study_with(tmp_path, forecast_of(replace(data, gold_PN=np.ones_like(data.gold_PN))))
+    bullets = next(block for block in forecast_blocks(study) if isinstance(block, Bullets))
+    assert "there is nothing to judge by" in bullets.items[0]
+    facts = forecast_facts(study)
+    assert facts is not None
+    assert facts["agreement"] is None

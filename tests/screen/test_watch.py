@@ -150,4 +150,11 @@ def test_further_golds_and_their_limits_are_said() -> None:
     screen.ended(TrialOutcome(3, 1, Verdict(StopReason.DONE, "80 of 80"), 80, 0.9, False, 0.1, 20))
     first, second = stream.getvalue().splitlines()
     assert first.endswith(", tone 0.900 ± 0.020")
-    assert "value 0.900, outside the limits on KL and tone" in second
+    assert "value 0.900, not within all the limits on KL and tone" in second
+
+
+def test_a_trial_that_diverged_is_not_said_to_have_broken_a_limit() -> None:
+    stream = io.StringIO()
+    verdict = Verdict(StopReason.DIVERGED, "loss is not finite")
+    PlainScreen(SCOPE, stream, Clock()).ended(TrialOutcome(3, 1, verdict, 30, 0.9, False, 0.1, 20))
+    assert "value 0.900, not feasible [" in stream.getvalue()

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from spec_files import adaptive, minimal, write
+from spec_files import adaptive, minimal, own_task, write
 
 from kltune.spec.doubts import find_doubts
 from kltune.spec.load import load_spec
@@ -107,3 +107,17 @@ def test_a_ratio_that_is_there_or_not_needed_is_not_doubted(tmp_path: Path) -> N
     spec["trainer"] |= {"epochs": 4}
     spec["search"]["penalty"] = "wk3-loss"
     assert doubts(tmp_path, spec) == []
+
+
+@pytest.mark.parametrize("spelled", ["rewards.py:gold", "./rewards.py:gold"])
+def test_a_second_gold_that_is_the_objectives_function_again_is_doubted(
+    tmp_path: Path, spelled: str
+) -> None:
+    spec = own_task(tmp_path)
+    spec["task"]["golds"] = {"same": spelled, "other": "rewards.py:tone"}
+    assert doubts(tmp_path, spec) == [
+        f"task.golds.same: {spelled} is the function of task.gold again, so it adds no other judgement"
+    ]
+    spec["task"]["golds"] = {"other": "rewards.py:tone", "third": "rewards.py:tone"}
+    (told,) = doubts(tmp_path, spec)
+    assert told.startswith("task.golds.third: rewards.py:tone is the function of task.golds.other")

@@ -179,3 +179,9 @@ def test_a_dimension_knows_its_numbers() -> None:
 def test_only_given_dimensions_are_listed() -> None:
     search = SearchSpec.model_validate({"beta": 0.1})
     assert list(search.dimensions()) == ["beta", "penalty", "controller"]
+
+
+@pytest.mark.parametrize("name", ["target_kl", "horizon", "learning_rate"])
+def test_only_beta_is_told_of_its_zero_arm(tmp_path: Path, name: str) -> None:
+    (line,) = told(tmp_path, **{name: {"log": [0, 5]}})
+    assert line == f"search.{name}.log: both bounds must be above 0 (got [0.0, 5.0])"

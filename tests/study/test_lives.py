@@ -3,7 +3,15 @@ from __future__ import annotations
 import optuna
 from optuna.trial import TrialState, create_trial
 
-from kltune.study.lives import ATTR_MAY_RETRY, ATTR_REASON, ATTR_RETRY_OF, lives_of, needs_another
+from kltune.study.lives import (
+    ATTR_LOST,
+    ATTR_MAY_RETRY,
+    ATTR_REASON,
+    ATTR_RETRY_OF,
+    lives_of,
+    needs_another,
+    times_lost,
+)
 
 
 def attempt(number: int, reason: str | None, retry_of: int | None = None, **attrs: object):
@@ -33,6 +41,16 @@ def test_errors_are_retried_within_the_bound_and_interruptions_without_one() -> 
     assert not needs_another(life, num_before=0, retries=1)
     interrupted = [*life, attempt(8, "interrupted", 5)]
     assert needs_another(interrupted, num_before=0, retries=0)
+
+
+def test_attempts_that_were_lost_alone_are_counted_over_all_sessions() -> None:
+    lost = {ATTR_LOST: True}
+    life = [
+        attempt(0, "interrupted", **lost),
+        attempt(1, "interrupted", 0),
+        attempt(2, "error", 0, **lost),
+    ]
+    assert times_lost(life) == 2
 
 
 def test_failures_of_earlier_sessions_do_not_count() -> None:

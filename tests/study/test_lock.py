@@ -20,7 +20,9 @@ with lock_study(Path(sys.argv[1])):
 """
 
 
-def test_a_second_sweep_on_the_same_study_is_refused_and_the_first_is_named(tmp_path: Path) -> None:
+def test_a_second_kltune_in_the_same_study_is_refused_and_the_first_is_named(
+    tmp_path: Path,
+) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", HOLD, str(tmp_path)],
         stdin=subprocess.PIPE,
@@ -30,11 +32,11 @@ def test_a_second_sweep_on_the_same_study_is_refused_and_the_first_is_named(tmp_
         assert other.stdout is not None
         assert other.stdout.readline() == "held\n"
         with (
-            pytest.raises(StudyError, match=rf"another kltune sweep .*process {other.pid}"),
+            pytest.raises(StudyError, match=rf"another kltune is working in .*process {other.pid}"),
             lock_study(tmp_path),
         ):
             pass
-        with pytest.raises(StudyError, match="another kltune sweep"):
+        with pytest.raises(StudyError, match="another kltune is working in"):
             move_aside(tmp_path)
         other.kill()  # no clean-up: the lock must be free all the same
         other.wait()

@@ -262,3 +262,66 @@ def test_an_error_of_ours_flies_and_the_trials_go_on_next_time(tmp_path: Path) -
     search(tmp_path, spec, bank)
     assert bank.steps_done == {0: 15, 1: 15}
     assert len(optuna_trials(tmp_path, spec)) == 4
+
+
+def loses(bank: FakeBank, number: int, at: int) -> None:
+    """The process of trial ``number`` dies before step ``at``, every time."""
+
+    def on_step(trial_number: int, step: int) -> None:
+        if (trial_number, step) == (number, at):
+            slots = (bank_slot(bank, number),)
+            raise SlotsLostFault(slots, "worker process 1 died (signal 11); started again")
+
+    bank._on_step = on_step
+
+
+def test_a_trial_that_kills_its_process_three_times_fails_and_the_study_goes_on(
+    tmp_path: Path,
+) -> None:
+    bank, spec = FakeBank(2), small_spec(budget={"trials": 4, "retries": 5})
+    loses(bank, 1, at=8)
+    end = search(tmp_path, spec, bank, should_stop=stop_after(150))  # it might go on for ever
+    assert (end.reason, end.trials_ended) == (None, 4)
+    events = [e for e in read_trials(tmp_path)[1].events if e["event"] == "ended"]
+    assert [e["reason"] for e in events] == ["interrupted", "interrupted", "error"]
+    assert events[-1]["detail"] == (
+        "its worker process died 3 times: worker process 1 died (signal 11); started again"
+    )
+    reasons = [str(outcome.verdict.reason) for outcome in ended(tmp_path).values()]
+    assert reasons == ["done", "error", "done", "done"]
+
+
+def test_lost_attempts_count_over_sessions(tmp_path: Path) -> None:
+    spec = small_spec(budget={"trials": 1})
+    for steps in (2, 9, 9):
+        bank = FakeBank(1)
+        loses(bank, 0, at=1)
+        search(tmp_path, spec, bank, should_stop=stop_after(steps))
+    events = [e for e in read_trials(tmp_path)[0].events if e["event"] == "ended"]
+    assert [e["reason"] for e in events] == ["interrupted", "interrupted", "error", "error"]
+    # the last session gives it one more chance, as it does any trial that failed
+    assert events[-1]["detail"].startswith("its worker process died 4 times: ")
+
+
+def test_a_neighbour_in_a_process_that_dies_is_not_blamed(tmp_path: Path) -> None:
+    deaths: list[int] = []
+    bank = FakeBank(2)
+
+    def on_step(number: int, step: int) -> None:
+        if step == 8 and len(bank._slots) == 2 and len(deaths) < 5:
+            deaths.append(number)
+            raise SlotsLostFault((0, 1), "worker process 1 died (signal 11)")
+
+    bank._on_step = on_step
+    search(tmp_path, small_spec(budget={"trials": 2}), bank)
+    assert len(deaths) == 5
+    assert {str(o.verdict.reason) for o in ended(tmp_path).values()} == {"done"}
+
+
+def test_what_a_second_ctrl_c_leaves_behind_is_named_without_a_loose_end(tmp_path: Path) -> None:
+    def on_step(number: int, step: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        search(tmp_path, small_spec(budget={"trials": 1}), FakeBank(1, on_step=on_step))
+    assert ended(tmp_path)[0].verdict.detail == "KeyboardInterrupt"

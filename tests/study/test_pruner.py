@@ -17,6 +17,7 @@ from kltune.study.pruner import (
     pack_standings,
     standings_at,
 )
+from kltune.trial.objective import EvalPoint, judge_trial
 from kltune.trial.outcome import StopReason, Verdict
 
 PRUNING = PruningSpec(peers=3)
@@ -31,7 +32,7 @@ def judge(gold: float, kl: float, peers: list[Standing] = PEERS) -> Verdict | No
 def test_lower_gold_at_no_lower_kl_is_beaten_and_says_by_what() -> None:
     assert judge(0.5, 0.3) == Verdict(
         StopReason.PRUNED,
-        "gold 0.500 ± 0.050 < 0.700, the median of 3 trials at step 40, "
+        "gold of the last two evaluations 0.500 ± 0.050 < 0.700, the median of 3 trials at step 40, "
         "with kl 0.3 ≥ their 0.3 nats/token",
     )
 
@@ -104,8 +105,20 @@ def test_a_standing_is_what_the_objective_makes_of_the_evaluations_so_far() -> N
         0.7,
     ]  # neither step 0 nor what is over the limit
     assert seen("gold_peak", None) == [0.9, 0.5, 0.7, 0.8, 0.8]
-    assert seen("gold_mean") == pytest.approx([0.9, 0.7, 0.7, 0.725, 0.62])
-    assert seen("gold_final") == [0.9, 0.5, 0.7, 0.8, 0.2]
+    areas = [0.7, (0.7 + 0.6) / 2, (0.7 + 0.6 + 0.75) / 3, (0.7 + 0.6 + 0.75 + 0.5) / 4]
+    assert seen("gold_mean") == pytest.approx([0.9, *areas])
+    assert seen("gold_final") == pytest.approx([0.9, 0.5, 0.6, 0.75, 0.5])
+
+
+@pytest.mark.parametrize("metric", ["gold_final", "gold_mean"])
+def test_a_trial_is_pruned_by_the_very_number_that_it_would_be_told_with(metric: str) -> None:
+    golds = {0: 0.9, 10: 0.5, 20: 0.7, 40: 0.8, 50: 0.2}
+    objective = ObjectiveSpec.model_validate({"metric": metric, "kl_limit": 0.5})
+    judged = as_judged({step: Standing(g, 0.1, 0.05) for step, g in golds.items()}, objective)
+    for step, standing in judged.items():
+        points = [EvalPoint(s, (g,), 0.1, 1.0) for s, g in golds.items() if s <= step]
+        worth = judge_trial(points, objective, KLUnit.TOKEN, step, 50)
+        assert standing.gold == worth.value
 
 
 def test_the_verdict_says_which_gold_was_compared() -> None:

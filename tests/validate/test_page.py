@@ -21,6 +21,11 @@ def test_the_page_is_offline_and_shows_hostile_text_as_it_is() -> None:
     assert "<script" not in render_markdown(document)
 
 
+def test_the_command_to_repeat_names_the_study_where_it_lies() -> None:
+    text = render_markdown(validation_page(validation(Grade.PASS), "elsewhere/mine"))
+    assert "Repeat: kltune validate elsewhere/mine\n" in text
+
+
 def test_fails_come_first_and_only_what_there_is_has_a_section() -> None:
     whole = validation_page(validation(Grade.PASS, Grade.FAIL, Grade.WARN), "kitchen")
     assert [s.title.split()[0] for s in whole.sections][:3] == ["Fails", "Warnings", "Passes"]

@@ -7,7 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from fake_study import trial, write_study
+from validate_case import confirmation
 
+from kltune.confirm.result import Against
 from kltune.report.recommend import Recommendation, recommend
 from kltune.report.rows import StudyRows, TrialRow, read_study
 from kltune.validate.result import Grade
@@ -104,7 +106,34 @@ def test_the_recommended_stop_of_a_study_is_where_gold_and_proxy_have_not_parted
     answer = recommend(found)
     assert isinstance(answer, Recommendation)
     stop = (answer.plateau.first_step, answer.plateau.last_step)
-    assert parted_line(answer.best, stop).grade is Grade.PASS
+    assert parted_line(answer.best, stop).grade is not Grade.FAIL
+
+
+def test_parting_late_in_the_window_is_warned_of_with_the_step_to_stop_at(tmp_path: Path) -> None:
+    _, row = study(tmp_path, RISES)
+    line = parted_line(row, (40, 60))
+    assert line.grade is Grade.WARN
+    assert line.action == "Stop at step 40, early in the window."
+
+
+def test_whether_gold_goes_with_the_proxy_or_does_not_tell_is_said(tmp_path: Path) -> None:
+    _, still = study(tmp_path / "still", (0.2, 0.5, 0.8, 1.0, 1.1, 1.095, 1.09, 0.6, 0.3))
+    assert "Gold doesn't tell: up to step 60" in parted_line(still, (40, 60)).meaning
+    _, up = study(tmp_path / "up", RISES)
+    assert "Gold goes with the proxy: both rose up to step 40." in parted_line(up, (40, 40)).meaning
+
+
+def test_the_gain_that_was_confirmed_on_test_goes_before_that_on_select(tmp_path: Path) -> None:
+    found, row = study(tmp_path, RISES)
+    assert "gold on select prompts" in gain_line(found, row).shown
+    confirmed = confirmation(0)
+    start = Against(1, "start", 0.05, -0.2, 0.3, 0.5, False, False, 2)
+    main = replace(confirmed.main, against=(*confirmed.main.against, start))
+    line = gain_line(found, row, replace(confirmed, judgements=(main,)))
+    assert (line.grade, line.number) == (Grade.WARN, 0.05)
+    assert line.shown == "+0.050 (-0.200 to +0.300) gold on test prompts"
+    assert "3 fresh seeds and 256 test prompts" in line.meaning
+    assert "select" in gain_line(found, row, confirmed).shown  # the start was not judged there
 
 
 GOLD = (0.0, 1.0, 0.5, 1.5, -0.5)
@@ -119,6 +148,7 @@ def noisy(size: float) -> Readings:
 def test_gold_that_repeats_itself_passes() -> None:
     line = repeat_line(Readings(GOLD, GOLD, GOLD))
     assert (line.grade, line.number) == (Grade.PASS, 0.0)
+    assert line.shown == "the same to the last digit"
 
 
 def test_noise_of_gold_is_measured_and_fails_where_it_drowns_the_text() -> None:

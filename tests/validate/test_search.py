@@ -51,6 +51,33 @@ def test_few_or_unfinished_trials_are_warned_of(
     assert trials_line(*found).grade.value == grade
 
 
+def test_few_trials_that_all_respect_the_limit_are_not_blamed_on_it(tmp_path: Path) -> None:
+    line = trials_line(*answered(tmp_path, *(trial(0.1 + 0.01 * i, gold=UP) for i in range(4))))
+    assert line.meaning.startswith("All 4 trials are feasible, but so few")
+    assert "beta" not in line.action
+    beyond = (*(trial(0.1, gold=UP),) * 3, trial(0.001, learning_rate=0.02))
+    line = trials_line(*answered(tmp_path / "beyond", *beyond))
+    assert line.meaning.startswith("Only 3 of 4 complete trials respect the KL limit")
+    assert "Move the range of search.beta up" in line.action
+
+
+def test_repeats_for_the_noise_floor_are_no_trials_of_the_search(tmp_path: Path) -> None:
+    trials = [trial(0.1 + 0.01 * i, gold=UP) for i in range(4)]
+    repeats = [trial(0.1, gold=UP, origin=f"noise:{seed}", seed=seed) for seed in (1, 2)]
+    spec = {"budget": {"trials": 6, "noise_seeds": 2}, "baselines": ["trl-grpo-0.18"]}
+    found = read_study(write_study(tmp_path / "study", [*trials, *repeats], **spec))
+    line = trials_line(found, recommend(found))
+    assert line.number == 4
+    assert line.shown == (
+        "4 feasible of 4 ended (4 planned); 2 repeats for the noise floor not counted"
+    )
+
+
+def test_one_planned_trial_is_one(tmp_path: Path) -> None:
+    found = answered(tmp_path, *(trial(0.1 + 0.01 * i, gold=UP) for i in range(6)), budget=7)
+    assert trials_line(*found).meaning == "1 planned trial has not ended: the answer may change."
+
+
 def test_a_fixed_beta_can_not_be_inert(tmp_path: Path) -> None:
     assert controller_line(*told(answered(tmp_path, trial(0.1)))).grade is Grade.PASS
 

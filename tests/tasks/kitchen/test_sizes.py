@@ -15,6 +15,8 @@ def test_a_size_is_rebuilt_into_its_own_folder_the_same_from_the_same_seed(tmp_p
     assert [path.name for path in (tmp_path / "one").iterdir()] == ["base-large"]  # no proxy
     one, two = (tmp_path / place / "base-large/model.safetensors" for place in ("one", "two"))
     assert one.read_bytes() == two.read_bytes()
+    modes = {path.name: path.stat().st_mode & 0o777 for path in one.parent.iterdir()}
+    assert set(modes.values()) == {0o644}, modes
 
 
 def test_sizes_differ_in_width_and_step_size_alone() -> None:
