@@ -62,9 +62,9 @@ def tilt(rewards_PN: Floats, beta: float, log_density_PN: Floats | None = None) 
         raise ValueError(f"beta must be above 0 (got {beta})")
     num = rewards_PN.shape[1]
     base_PN = np.zeros(rewards_PN.shape) if log_density_PN is None else log_density_PN
-    log_base_PN = base_PN - logsumexp(base_PN, axis=1, keepdims=True)
+    log_base_PN = base_PN - _log_sum(base_PN)
     log_weights_PN = log_base_PN + rewards_PN / beta
-    log_weights_PN = log_weights_PN - logsumexp(log_weights_PN, axis=1, keepdims=True)
+    log_weights_PN = log_weights_PN - _log_sum(log_weights_PN)
     weights_PN = np.exp(log_weights_PN)
     # At infinite beta both are the same but for rounding.
     gap_PN = np.zeros_like(log_base_PN) if math.isinf(beta) else log_weights_PN - log_base_PN
@@ -91,3 +91,8 @@ def samples_needed(kl_seq: float, log_loss: float, kl_seen: float) -> float:
     if not kl_seen > 0:
         raise ValueError(f"kl_seen must be above 0 (got {kl_seen})")
     return MIN_EFFECTIVE * math.exp(log_loss / kl_seen * kl_seq)
+
+
+def _log_sum(terms_PN: Floats) -> Floats:
+    """Log of the sum of the exponentials of each row: ``[P, 1]``."""
+    return np.asarray(logsumexp(terms_PN, axis=1, keepdims=True), dtype=np.float64)
