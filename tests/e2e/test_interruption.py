@@ -167,7 +167,8 @@ def test_a_reward_that_exits_or_prints_is_an_error_and_leaves_json_alone(tmp_pat
 def test_what_fails_before_the_first_trial_leaves_no_folder(tmp_path: Path) -> None:
     spec = own_spec(tmp_path, when="True")
     done = kltune("sweep", spec, "--study", tmp_path / "S")
-    assert done.returncode == 1
+    assert done.returncode == 2
+    assert "error: task.proxy: " in done.stderr
     assert "the reward broke" in done.stderr
     assert not (tmp_path / "S").exists()
 
