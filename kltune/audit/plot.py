@@ -8,18 +8,11 @@ from typing import TYPE_CHECKING, Any
 from kltune.audit.result import AuditResult, PenaltyRow
 from kltune.audit.statistics import WIDE, Alignment
 from kltune.audit.verdict import Kind
+from kltune.plot_style import STYLE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_STYLE = {
-    "font.family": "sans-serif",
-    "font.size": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.linewidth": 0.6,
-    "legend.frameon": False,
-}
 _COLOURS = {"full": "#1b5e8c", "local": "#c96a1b"}
 _SHORTEST, _LONGEST = 0.05, 20.0
 _OFFSET = 0.16
@@ -31,7 +24,7 @@ def save_plot(result: AuditResult, path: Path) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    with mpl.rc_context(_STYLE):  # type: ignore[arg-type]
+    with mpl.rc_context(STYLE):
         height = 1.6 + 0.3 * len(result.penalties)
         canvas = Figure(figsize=(9.0, height), layout="constrained", dpi=150)
         FigureCanvasAgg(canvas)

@@ -7,18 +7,11 @@ from typing import TYPE_CHECKING
 
 from kltune.confirm.looks import times
 from kltune.confirm.result import ConfirmResult
+from kltune.plot_style import STYLE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_STYLE = {
-    "font.family": "sans-serif",
-    "font.size": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.linewidth": 0.6,
-    "legend.frameon": False,
-}
 _COLOURS = {
     "recommended": "#1b5e8c",
     "candidate": "#4f9d69",
@@ -39,7 +32,7 @@ def save_plot(result: ConfirmResult, path: Path) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    with mpl.rc_context(_STYLE):  # type: ignore[arg-type]
+    with mpl.rc_context(STYLE):
         canvas = Figure(figsize=(10.0, 1.9 + 0.4 * len(result.arms)), layout="constrained", dpi=150)
         FigureCanvasAgg(canvas)
         left, right = canvas.subplots(1, 2, sharey=True)

@@ -23,6 +23,7 @@ from kltune.errors import ExitCode, RunError, SpecError
 from kltune.launch.saying import say
 from kltune.launch.stdout import reserved_stdout
 from kltune.launch.threads import share_cores
+from kltune.launch.writable import takes_files
 from kltune.metrics.jsonl import encode, write_json
 from kltune.spec.checks import check_paths
 from kltune.spec.load import LoadedSpec, load_spec
@@ -171,8 +172,7 @@ def _load(path: Path) -> LoadedSpec:
 
 def _check_writable(folder: Path) -> None:
     """Refuse a folder that can't take the results, before anything is computed; nothing is made."""
-    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    if not (there.is_dir() and os.access(there, os.W_OK | os.X_OK)):
+    if not takes_files(folder):
         raise SpecError(f"--out: {folder} can't be written to; give a folder that can")
 
 

@@ -5,7 +5,6 @@ Flags and files are checked before anything heavy loads. With a study at hand no
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +16,7 @@ from kltune.errors import ExitCode, RunError, SpecError
 from kltune.launch.saying import say
 from kltune.launch.stdout import reserved_stdout
 from kltune.launch.threads import share_cores
+from kltune.launch.writable import takes_files
 from kltune.metrics.jsonl import encode, write_json
 from kltune.plan.designs import Price, cheapest, purposes, round_differences, seen
 from kltune.plan.noise import Measured, scenarios, unknowns
@@ -211,11 +211,9 @@ def make_plan(
 
 def _check_writable(file: Path) -> None:
     """Refuse a file that can't be written, before anything is computed; nothing is made."""
-    folder = file.absolute().parent
     if file.is_dir():
         raise SpecError(f"--out: {file} is a folder; give a file, as plan.json")
-    there = next(path for path in (folder, *folder.parents) if path.exists())
-    if not (there.is_dir() and os.access(there, os.W_OK | os.X_OK)):
+    if not takes_files(file.absolute().parent):
         raise SpecError(f"--out: {file} can't be written; give a file in a folder that can")
 
 

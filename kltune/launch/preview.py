@@ -19,6 +19,7 @@ from kltune.launch import signals
 from kltune.launch.saying import say
 from kltune.launch.stdout import reserved_stdout
 from kltune.launch.threads import share_cores
+from kltune.launch.writable import takes_files
 from kltune.launch.write_ranges import SpecFile, open_spec_file
 from kltune.metrics.jsonl import encode, read_json, write_json
 from kltune.preview.curves import Scored
@@ -225,8 +226,7 @@ def _doubts(spec: StudySpec) -> tuple[str, ...]:
 
 def _check_writable(folder: Path, what: str) -> None:
     """Refuse a folder that can't take the results, before anything is computed; nothing is made."""
-    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-    if not (there.is_dir() and os.access(there, os.W_OK | os.X_OK)):
+    if not takes_files(folder):
         raise SpecError(f"{what}: {folder} can't be written to; give a folder that can by --out")
 
 

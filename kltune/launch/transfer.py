@@ -6,7 +6,6 @@ Flags and folders are checked before anything is read.
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from rich.console import Console
 from kltune.errors import ExitCode, RunError, SpecError
 from kltune.launch.saying import say
 from kltune.launch.stdout import reserved_stdout
+from kltune.launch.writable import takes_files
 from kltune.metrics.jsonl import encode, write_json
 from kltune.transfer.result import FILE, PLOT, TransferResult
 
@@ -59,10 +59,8 @@ class TransferRequest:
                 f"--parameters: one number for each STUDY ({len(self.studies)}) is needed "
                 f"(got {len(self.parameters)})"
             )
-        if self.out is not None:
-            there = next(p for p in (self.out, *self.out.absolute().parents) if p.exists())
-            if not (there.is_dir() and os.access(there, os.W_OK | os.X_OK)):
-                problems.append(f"--out: {self.out} can't be written to; give a folder that can")
+        if self.out is not None and not takes_files(self.out):
+            problems.append(f"--out: {self.out} can't be written to; give a folder that can")
         if problems:
             raise SpecError("; ".join(problems))
 

@@ -5,19 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kltune.plot_style import STYLE
 from kltune.preview.result import Curve, Forecast, Verdict
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_STYLE = {
-    "font.family": "sans-serif",
-    "font.size": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.linewidth": 0.6,
-    "legend.frameon": False,
-}
 _COLOURS = {"tilt": "#1b5e8c", "best-of-n": "#c96a1b"}
 _LABELS = {"tilt": "best policy at each beta", "best-of-n": "best of n (KL: upper bound)"}
 
@@ -28,7 +21,7 @@ def save_plot(forecast: Forecast, path: Path) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    with mpl.rc_context(_STYLE):  # type: ignore[arg-type]
+    with mpl.rc_context(STYLE):
         canvas = Figure(figsize=(9.0, 3.6), layout="constrained", dpi=150)
         FigureCanvasAgg(canvas)
         left, right = canvas.subplots(1, 2)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from kltune.plot_style import STYLE
 from kltune.statistics.drift import Interval
 from kltune.transfer.compare import size_words
 from kltune.transfer.result import Kind, Quantity, TransferResult
@@ -16,14 +17,6 @@ from kltune.transfer.verdict import MARGIN
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_STYLE: Final = {
-    "font.family": "sans-serif",
-    "font.size": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.linewidth": 0.6,
-    "legend.frameon": False,
-}
 _COLOURS: Final = {Kind.TRANSFERS: "#1f7a4d", Kind.SHIFTS: "#c96a1b", Kind.UNKNOWN: "#7a828a"}
 _WIDEST: Final = 100.0
 """Factors beyond this, or 1 over it, are drawn at the edge."""
@@ -35,7 +28,7 @@ def save_plot(result: TransferResult, path: Path) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    with mpl.rc_context(_STYLE):  # type: ignore[arg-type]
+    with mpl.rc_context(STYLE):
         figure = Figure(figsize=(10.0, 3.8), layout="constrained", dpi=150)
         FigureCanvasAgg(figure)
         left, right = figure.subplots(1, 2, width_ratios=(4, 5))
