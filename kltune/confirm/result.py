@@ -192,7 +192,16 @@ def _oddity(found: ConfirmResult) -> str | None:
         )
         if not is_whole or any(arm not in range(count) for arm in arms):
             return f"its settings and the judgement by {judged.gold} don't fit together"
+        numbers = [n for p in judged.places for n in (p.gold, p.low, p.high, *p.by_seed)]
+        numbers += [n for a in judged.against for n in (a.difference, a.low, a.high)]
+        if not all(_is_number(n) for n in (*numbers, judged.least_detectable)):
+            return f"the judgement by {judged.gold} holds something else where a number belongs"
     return None
+
+
+def _is_number(value: object) -> bool:
+    """Whether a file may hold it for a number: a finite one, or None for one that isn't."""
+    return value is None or (isinstance(value, int | float) and math.isfinite(value))
 
 
 def _judgement(data: Mapping[str, Any]) -> Judgement:

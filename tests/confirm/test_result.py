@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,16 @@ def test_what_can_not_be_read_is_named_with_the_way_out(tmp_path: Path) -> None:
             StudyError, match=r"confirm\.json.*delete it, or run kltune confirm again"
         ):
             read_confirmed(tmp_path)
+
+
+@pytest.mark.parametrize("damage", ['"x"', "NaN"])
+def test_something_else_than_a_finite_number_is_refused(tmp_path: Path, damage: str) -> None:
+    path = tmp_path / "confirm" / "confirm.json"
+    write_json(path, result_of(judged([1.0, 0.9])).as_json())
+    text = re.sub(r'"gold": -?[0-9.e-]+', f'"gold": {damage}', path.read_text(encoding="utf-8"))
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(StudyError, match=r"confirm\.json"):
+        read_confirmed(tmp_path)
 
 
 def test_a_number_that_is_none_is_null() -> None:
