@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from kltune.confirm.result import Against, ArmFacts, ConfirmResult, Gate, Judgement, Place
+from kltune.grade import Grade
 from kltune.statistics.confirmation import Verdict
 from kltune.statistics.drift import Interval
 from kltune.transfer.result import Kind, Quantity, Sized, TransferResult
-from kltune.validate.result import Grade, Line, Validation
+from kltune.validate.result import Line, Validation
 
 
 def arm(number: int, role: str, name: str) -> ArmFacts:

@@ -16,6 +16,7 @@ from rich.console import Console
 
 from kltune.confirm.result import read_confirmed
 from kltune.errors import ExitCode, KltuneError, RunError, StudyError
+from kltune.grade import Grade
 from kltune.launch.saying import say
 from kltune.launch.stdout import reserved_stdout
 from kltune.metrics.jsonl import encode, read_json, read_rows, write_json
@@ -32,7 +33,7 @@ from kltune.transfer.result import TransferResult
 from kltune.trial.record import read_trial
 from kltune.validate.lines import Evidence, validate
 from kltune.validate.page import validation_page
-from kltune.validate.result import Grade, Validation
+from kltune.validate.result import Validation
 from kltune.validate.reward import Readings
 from kltune.validate.table import validation_table
 

@@ -7,6 +7,18 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
+class TokenProfile:
+    """Exact KL by place in the completion, of one rollout or evaluation; bucket b covers tokens edges[b] to edges[b + 1] - 1."""
+
+    edges: tuple[int, ...]
+    """Positions from the completion's first token (0); one more than there are buckets."""
+    kl: tuple[float, ...]
+    """Mean exact KL(policy || start) of the bucket's valid tokens, nats per token; 0 where there is none."""
+    tokens: tuple[int, ...]
+    """Valid tokens of the bucket."""
+
+
+@dataclass(frozen=True, slots=True)
 class StepMetrics:
     """What one slot measured in one step (one rollout and its update)."""
 
@@ -30,6 +42,8 @@ class StepMetrics:
     were before the step."""
     values: Mapping[str, float]
     """Every metric of the step by its registered name (kltune.metrics.names); may hold non-finite numbers."""
+    profile: TokenProfile | None = None
+    """Where in the completions the KL lies; none where it was not measured."""
 
 
 @dataclass(frozen=True, slots=True)

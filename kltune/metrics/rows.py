@@ -14,6 +14,8 @@ STEPS = "metrics.jsonl"
 EVALS = "evals.jsonl"
 SAMPLES = "samples.jsonl"
 EVENTS = "events.jsonl"
+TOKENS = "tokens.jsonl"
+"""Where in the completions the KL lies: one row a step."""
 
 Row = dict[str, Any]
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kltune.guard import StepWatch, judge_steps
+from kltune.guard.judge import StepWatch, judge_steps
 from kltune.metrics.record import EvalMetrics, StepMetrics
 from kltune.spec.study import StudySpec
 from kltune.study.ledger import Asked

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from kltune.errors import OutOfMemoryFault, RunError, SlotsLostFault, TrialFault
-from kltune.guard import StepWatch, judge_steps
+from kltune.guard.judge import StepWatch, judge_steps
 from kltune.metrics.record import EvalMetrics, StepMetrics
 from kltune.spec.study import StudySpec
 from kltune.spec.trial import TrialSpec

@@ -7,6 +7,7 @@ every step. Shapes: K slots, E prompts, S samples per prompt, T completion token
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from kltune.trainer.reduce import sequence_mean, sequence_sum, token_mean
 from kltune.trainer.rollout import Rollout, rollout
 from kltune.trainer.score import score_samples
 from kltune.trainer.slot import SlotState
+from kltune.trainer.token_profile import correlation
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +169,13 @@ def _metrics(
     # A prompt whose every completion is unscorable has no proxy.
     known_E = proxy_E[~proxy_E.isnan()]
     lengths = [len(sample.token_ids) for sample in rows.samples]
+    exact_R = torch.tensor(rows.exact_seq)
+    related = {
+        "eval/kl_proxy_corr": correlation(exact_R, torch.tensor(proxy)),
+        "eval/kl_gold_corr": correlation(exact_R, torch.tensor(gold)),
+    }
     values = {
+        **{name: value for name, value in related.items() if not math.isnan(value)},
         "eval/gold": float(gold_E.mean()),
         "eval/gold_se": _standard_error(gold_E),
         "eval/proxy": float(known_E.mean()),

@@ -18,7 +18,13 @@ from kltune.trainer.batch import Batch, Credit, Learned, Measured, SlotOutcome, 
 from kltune.trainer.critic_loss import explained_variance
 from kltune.trainer.flops import StepTokens, step_flops
 from kltune.trainer.parts import BankParts
-from kltune.trainer.reduce import group_std, sequence_mean, token_max, token_mean
+from kltune.trainer.reduce import group_std, sequence_mean, sequence_sum, token_max, token_mean
+from kltune.trainer.token_profile import (
+    correlation,
+    repeated_frac,
+    token_profile,
+    token_quantiles,
+)
 
 
 def count_nonfinite(measured: Measured, mask_KNT: Tensor, row: int) -> int:
@@ -51,7 +57,7 @@ def step_metrics(
     tokens = int(batch.rollout.mask_KNT[row].sum())
     values = {
         **_distances(parts, batch, learned, outcome),
-        **_scores(parts, batch, learned.credits[row], row),
+        **_scores(parts, batch, learned, row),
         **_updates(parts, learned.updates[row], learned.credits[row].kl_clipped_tokens, tokens),
         **_values(batch, learned, row),
         **_lengths(batch, row, tokens),
@@ -75,6 +81,11 @@ def step_metrics(
         tokens=tokens,
         is_finite=outcome.is_finite,
         values=values,
+        profile=token_profile(
+            learned.measured.start_kl_KNT[row],
+            batch.rollout.mask_KNT[row],
+            parts.settings.trainer.max_new_tokens,
+        ),
     )
 
 
@@ -96,25 +107,34 @@ def _distances(
     log_ratio_NT = policy_NT - logprobs.reference_KNT[row]
     sampler_NT = batch.rollout.sampler_logprobs_KNT[row] - policy_NT
     forward = float(token_mean(logprobs.forward_kl_KNT[row], mask_NT))
+    k1_N = sequence_sum(kl.k1(log_ratio_NT), mask_NT)
+    start_NT = learned.measured.start_kl_KNT[row]
+    median, p95, p99 = token_quantiles(start_NT, mask_NT, (0.5, 0.95, 0.99))
     found = {
         "kl/exact_token": outcome.kl_token,
         "kl/exact_seq": outcome.kl_seq,
-        "kl/exact_max_token": float(token_max(learned.measured.start_kl_KNT[row], mask_NT)),
+        "kl/exact_p50_token": median,
+        "kl/exact_p95_token": p95,
+        "kl/exact_p99_token": p99,
+        "kl/exact_max_token": float(token_max(start_NT, mask_NT)),
         "kl/forward_token": forward,
         "kl/jeffreys_token": outcome.anchor_kl_token + forward,
         "kl/k1_token": float(token_mean(kl.k1(log_ratio_NT), mask_NT)),
-        "kl/k1_seq": float(sequence_mean(kl.k1(log_ratio_NT), mask_NT)),
+        "kl/k1_seq": float(k1_N.mean()),
         "kl/k2_token": float(token_mean(kl.k2(log_ratio_NT), mask_NT)),
         "kl/k3_token": float(token_mean(kl.k3(log_ratio_NT), mask_NT)),
         "kl/sampler_token": float(token_mean(sampler_NT, mask_NT)),
     }
+    if len(k1_N) > 1:
+        found["kl/k1_seq_se"] = float(k1_N.std() / len(k1_N) ** 0.5)
     if parts.rows.has_reference:
         found["kl/anchor_token"] = outcome.anchor_kl_token
         found["kl/anchor_seq"] = outcome.anchor_kl_seq
     return found
 
 
-def _scores(parts: BankParts, batch: Batch, credit: Credit, row: int) -> dict[str, float]:
+def _scores(parts: BankParts, batch: Batch, learned: Learned, row: int) -> dict[str, float]:
+    credit = learned.credits[row]
     shaped = batch.shaped[row]
     scored_N = shaped.is_scored_N
     known = batch.proxy_KN[row][scored_N]
@@ -126,7 +146,10 @@ def _scores(parts: BankParts, batch: Batch, credit: Credit, row: int) -> dict[st
     valid_NT = batch.rollout.mask_KNT[row] & scored_N[:, None]
     # A completion's own advantage: the mean over its tokens (the same number but under reward-to-go).
     advantage_N = worth_NT.sum(dim=-1) / valid_NT.sum(dim=-1).clamp(min=1)
+    kl_N = sequence_sum(learned.measured.start_kl_KNT[row], batch.rollout.mask_KNT[row])
+    kl_and_proxy = correlation(kl_N, batch.proxy_KN[row])
     return {
+        **({} if math.isnan(kl_and_proxy) else {"train/kl_proxy_corr": kl_and_proxy}),
         "train/proxy_mean": float(known.mean()),
         "train/proxy_std": fmean(spreads) if spreads else 0.0,
         "train/reward_mean": float(credit.advantages.reward_N[scored_N].mean()),
@@ -178,6 +201,9 @@ def _lengths(batch: Batch, row: int, tokens: int) -> dict[str, float]:
         "tokens/completion_min": float(lengths_N.min()),
         "tokens/completion_max": float(lengths_N.max()),
         "tokens/truncated_frac": 1.0 - float(batch.rollout.ended_KN[row].float().mean()),
+        "tokens/repeated_frac": repeated_frac(
+            batch.rollout.ids_KNT[row], batch.rollout.mask_KNT[row]
+        ),
         "tokens/step": float(tokens),
     }
 

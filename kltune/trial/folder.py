@@ -1,6 +1,6 @@
 """A trial's folder: settings, metrics, samples and events in, the record on disk out.
 
-``trials/00007/{config.json, metrics.jsonl, evals.jsonl, samples.jsonl, events.jsonl,
+``trials/00007/{config.json, metrics.jsonl, tokens.jsonl, evals.jsonl, samples.jsonl, events.jsonl,
 checkpoints/{last,best}/}``. Rows are only ever appended; a later attempt that repeats a
 step wins when read (kltune.trial.record).
 """
@@ -15,8 +15,8 @@ from pathlib import Path
 from kltune.metrics.gold_names import gold_metric
 from kltune.metrics.jsonl import append_rows, write_json
 from kltune.metrics.names import check_names, trl_names
-from kltune.metrics.record import EvalMetrics, EvalSample, StepMetrics
-from kltune.metrics.rows import CONFIG, EVALS, EVENTS, SAMPLES, STEPS
+from kltune.metrics.record import EvalMetrics, EvalSample, StepMetrics, TokenProfile
+from kltune.metrics.rows import CONFIG, EVALS, EVENTS, SAMPLES, STEPS, TOKENS
 from kltune.spec.trial import BetaUnit, KLUnit, TrialSpec
 from kltune.trial.outcome import STATE_OF, TrialOutcome
 
@@ -85,8 +85,11 @@ class TrialFolder:
             **metrics.values,
         }
         check_names(values)
-        row = {**self._head(metrics.step), **values, **trl_names(values)}
-        append_rows(self.path / STEPS, [row])
+        head = self._head(metrics.step)
+        # The profile first: whoever sees the step's row finds its profile too.
+        if metrics.profile is not None:
+            append_rows(self.path / TOKENS, [{**head, **_profile_row(metrics.profile)}])
+        append_rows(self.path / STEPS, [{**head, **values, **trl_names(values)}])
 
     def append_eval(self, metrics: EvalMetrics) -> None:
         """Record one evaluation and the samples that it kept."""
@@ -142,6 +145,15 @@ class TrialFolder:
             "step": step,
             "time": round(time.time(), 3),
         }
+
+
+def _profile_row(profile: TokenProfile) -> dict[str, object]:
+    """Four digits are enough to see where, and a quarter of the bytes."""
+    return {
+        "edges": profile.edges,
+        "kl_by_position": [float(f"{value:.4g}") for value in profile.kl],
+        "tokens_by_position": profile.tokens,
+    }
 
 
 def _sample_row(sample: EvalSample) -> dict[str, object]:

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from kltune.grade import Grade
 from kltune.metrics.rows import Row
 from kltune.spec.trial import KLUnit
 from kltune.trial.words import KL_UNIT, number
 from kltune.validate import thresholds as limit
-from kltune.validate.result import Grade, Line
+from kltune.validate.result import Line
 
 Array = NDArray[np.float64]
 

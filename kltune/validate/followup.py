@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from kltune.confirm import words
 from kltune.confirm.looks import times
 from kltune.confirm.result import ArmFacts, ConfirmResult
+from kltune.grade import Grade
 from kltune.report.recommend import Recommendation
 from kltune.report.rows import StudyRows
 from kltune.spec.trial import KLUnit
 from kltune.transfer.result import Kind, TransferResult
 from kltune.trial.words import KL_UNIT, is_noise, score
-from kltune.validate.result import Grade, Line
+from kltune.validate.result import Line
 
 
 def is_of(confirmed: ConfirmResult, answer: Recommendation) -> bool:

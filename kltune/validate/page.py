@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from kltune.grade import Grade
 from kltune.report.document import Block, Bullets, Document, Grid, Paragraph, Section
-from kltune.validate.result import Grade, Validation
+from kltune.validate.result import Validation
 
 _HEADER = ("check", "measured", "threshold", "what it means", "what to do")
 _TITLES = {Grade.FAIL: "Fails", Grade.WARN: "Warnings", Grade.PASS: "Passes"}

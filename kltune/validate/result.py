@@ -4,18 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from enum import StrEnum
 from typing import Any
 
+from kltune.grade import Grade, worst
 from kltune.metrics.jsonl import SCHEMA
-
-
-class Grade(StrEnum):
-    """How a check came out."""
-
-    PASS = "pass"
-    WARN = "warn"
-    FAIL = "fail"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +45,7 @@ class Validation:
     @property
     def grade(self) -> Grade:
         """The worst of the lines."""
-        grades = {line.grade for line in self.lines}
-        return next(g for g in (Grade.FAIL, Grade.WARN, Grade.PASS) if g in grades)
+        return worst(line.grade for line in self.lines)
 
     @property
     def verdict(self) -> str:

@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from kltune.confirm.result import ConfirmResult
+from kltune.grade import Grade
 from kltune.metrics.rows import Row
 from kltune.report.compare import CONFIDENCE, prompt_scores
 from kltune.report.rows import Checkpoint, StudyRows, TrialRow
 from kltune.trial.words import number
 from kltune.validate import thresholds as limit
-from kltune.validate.result import Grade, Line
+from kltune.validate.result import Line
 
 Array = NDArray[np.float64]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kltune.grade import Grade
 from kltune.report.controller_blocks import judge, verdict_words
 from kltune.report.controllers import Conduct
 from kltune.report.recommend import Answer, NoAnswer, Recommendation, Versus, is_baseline
@@ -11,7 +12,7 @@ from kltune.report.rows import StudyRows, TrialRow
 from kltune.spec.trial import ControllerKind
 from kltune.trial.words import is_noise, limit_words, origin_words
 from kltune.validate import thresholds as limit
-from kltune.validate.result import Grade, Line
+from kltune.validate.result import Line
 
 _NAMED = 3
 """Baselines that a sentence names."""

@@ -6,15 +6,14 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from kltune.validate.result import Grade, Validation
-
-STYLES = {Grade.PASS: "green", Grade.WARN: "yellow", Grade.FAIL: "bold red"}
+from kltune.grade import GRADE_STYLES, Grade
+from kltune.validate.result import Validation
 
 
 def validation_table(found: Validation) -> Group:
     """The whole go / no-go as a person reads it, the worst first."""
     parts: list[RenderableType] = [
-        Text(f"{found.name}: {found.headline()}", style=f"bold {STYLES[found.grade]}"),
+        Text(f"{found.name}: {found.headline()}", style=f"bold {GRADE_STYLES[found.grade]}"),
     ]
     if found.setting:
         parts.append(Text(found.setting))
@@ -28,7 +27,7 @@ def validation_table(found: Validation) -> Group:
             text.append(line.meaning, style="not bold")
             if line.action:
                 text.append(f" {line.action}", style="not bold cyan")
-            table.add_row(Text(grade.value, style=STYLES[grade]), line.title, text)
+            table.add_row(Text(grade.value, style=GRADE_STYLES[grade]), line.title, text)
     parts += [Text(""), table, Text("\nNot tested", style="bold")]
     parts += [Text(f"- {text}") for text in found.untested]
     return Group(*parts)

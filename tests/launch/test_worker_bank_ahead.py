@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kltune.errors import TrialFault
-from kltune.guard import StepWatch
+from kltune.guard.judge import StepWatch
 from kltune.launch.worker_process import Skipped
 from kltune.spec.study import KLGuardSpec
 from kltune.spec.trial import KLUnit, TrialSpec

@@ -20,14 +20,18 @@ def test_a_kl_name_says_estimator_and_unit() -> None:
     for name in METRICS:
         what = name.partition("/")[2]
         is_distance = what.startswith(("k1", "k3", "kl_")) and not name.startswith("ctrl/")
-        if name.startswith("kl/") or is_distance:
-            assert name.endswith(("_token", "_seq")), name
+        if what.endswith("_corr"):
+            assert METRICS[name].unit == "1"
+        elif name.startswith("kl/") or is_distance:
+            assert name.removesuffix("_se").endswith(("_token", "_seq")), name
 
 
 def test_the_unit_of_a_kl_follows_its_name() -> None:
     for name, metric in METRICS.items():
         if name.startswith("kl/") or name in ("eval/kl_token", "eval/kl_seq"):
-            wanted = "nats/token" if name.endswith("_token") else "nats/sequence"
+            wanted = (
+                "nats/token" if name.removesuffix("_se").endswith("_token") else "nats/sequence"
+            )
             assert metric.unit == wanted, name
 
 

@@ -70,6 +70,7 @@ def numbers(
     columns["entropy_KNT"] = policy_KNT.abs()
     drawn = replace(
         batch.rollout, mask_KNT=mask_KNT, sampler_logprobs_KNT=policy_KNT,
+        ids_KNT=torch.zeros_like(mask_KNT).long(),
         ended_KN=torch.tensor([ended]),
     )  # fmt: skip
     (shaped,) = batch.shaped

@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
+from kltune.grade import Grade
 from kltune.spec.trial import KLUnit
 from kltune.validate.distance import largest_jump, outlier_line, smooth_line
-from kltune.validate.result import Grade
 
 STEPS = range(1, 61)
 

@@ -8,11 +8,11 @@ from fake_study import trial, write_study
 from validate_case import arm, comparison, confirmation
 
 from kltune.confirm.result import ConfirmResult, Gate, Place
+from kltune.grade import Grade
 from kltune.report.recommend import Recommendation, recommend
 from kltune.report.rows import StudyRows, read_study
 from kltune.transfer.result import Kind
 from kltune.validate.followup import confirmed_line, transfer_line, untested
-from kltune.validate.result import Grade
 
 
 @pytest.fixture

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 from validate_case import validation
 
+from kltune.grade import Grade
 from kltune.report.markdown import render_markdown
 from kltune.report.page import render_page
 from kltune.validate.page import validation_page
-from kltune.validate.result import Grade
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(1)>"
 

@@ -5,8 +5,9 @@ import json
 import pytest
 from validate_case import validation
 
+from kltune.grade import Grade
 from kltune.metrics.jsonl import encode
-from kltune.validate.result import Grade, Validation
+from kltune.validate.result import Validation
 
 P, W, F = Grade.PASS, Grade.WARN, Grade.FAIL
 

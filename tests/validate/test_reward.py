@@ -10,9 +10,9 @@ from fake_study import trial, write_study
 from validate_case import confirmation
 
 from kltune.confirm.result import Against
+from kltune.grade import Grade
 from kltune.report.recommend import Recommendation, recommend
 from kltune.report.rows import StudyRows, TrialRow, read_study
-from kltune.validate.result import Grade
 from kltune.validate.reward import Readings, gain_line, parted_line, repeat_line, score_kl_line
 
 RISES = (0.2, 0.5, 0.8, 1.0, 1.1, 1.0, 0.9, 0.6, 0.3)

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from fake_study import FakeTrial, trial, write_study
 
+from kltune.grade import Grade
 from kltune.report.compare import Difference
 from kltune.report.recommend import NoAnswer, Recommendation, recommend
 from kltune.report.rows import StudyRows, read_study
 from kltune.spec.trial import ControllerKind
-from kltune.validate.result import Grade
 from kltune.validate.search import baselines_line, controller_line, trials_line
 
 UP = (0.2, 0.5, 0.8, 1.0, 1.1, 1.0, 0.9, 0.6, 0.3)

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 from validate_case import validation
 
-from kltune.validate.result import Grade
+from kltune.grade import Grade
 from kltune.validate.table import validation_table
 
 

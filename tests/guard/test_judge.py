@@ -5,7 +5,7 @@ import pickle
 from collections.abc import Sequence
 from itertools import product
 
-from kltune.guard import StepWatch, judge_steps
+from kltune.guard.judge import StepWatch, judge_steps
 from kltune.metrics.record import StepMetrics
 from kltune.spec.study import KLGuardSpec
 from kltune.spec.trial import KLUnit
