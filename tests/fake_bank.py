@@ -31,7 +31,7 @@ class FakeBank:
 
     KL grows with the steps and falls with beta; gold rises with KL, peaks at 0.25 nats per
     token and falls; so the best beta lies in the middle. ``gold_of`` replaces gold; ``others_of``
-    gives further golds by name.
+    gives further golds by name, ``values_of`` further metrics of a step.
     """
 
     def __init__(
@@ -43,6 +43,7 @@ class FakeBank:
         on_evaluate: Callable[[int, int], None] | None = None,
         gold_of: Callable[[TrialSpec, int], float] | None = None,
         others_of: Callable[[TrialSpec, int], Mapping[str, float]] | None = None,
+        values_of: Callable[[TrialSpec, int], Mapping[str, float]] | None = None,
     ) -> None:
         self._slots: dict[int, FakeSlot] = {}
         self._open = set(range(num_slots))
@@ -52,6 +53,7 @@ class FakeBank:
         self._on_evaluate = on_evaluate or (lambda number, step: None)
         self._gold_of = gold_of
         self._others_of = others_of or (lambda spec, step: {})
+        self._values_of = values_of or (lambda spec, step: {})
         self.nan_at: dict[int, int] = {}
         """Step at which a trial's numbers stop being finite."""
         self.steps_done: dict[int, int] = {}
@@ -129,7 +131,10 @@ class FakeBank:
             beta=held.spec.beta,
             tokens=8 * TOKENS,
             is_finite=is_finite,
-            values={"train/loss": 0.1 if is_finite else math.nan},
+            values={
+                "train/loss": 0.1 if is_finite else math.nan,
+                **self._values_of(held.spec, held.step),
+            },
         )
 
     def _judge(self, slot: int, held: FakeSlot) -> EvalMetrics:
@@ -172,8 +177,27 @@ def gold_at(kl: float) -> float:
     return 4 * math.sqrt(kl) - 4 * kl
 
 
-def small_spec(**changes: object) -> StudySpec:
-    """A spec that is valid and quick; ``changes`` replace whole sections."""
+QUIET: Mapping[str, object] = dict.fromkeys(
+    (
+        "jump",
+        "negative_kl",
+        "stalled",
+        "pseudo_explosion",
+        "gold_drop",
+        "entropy",
+        "repetition",
+        "length",
+        "truncation",
+        "local_kl",
+        "proxy_spread",
+    ),
+    "off",
+)
+"""Guards that would see something in these simple curves."""
+
+
+def small_spec(*, guards: Mapping[str, object] | None = None, **changes: object) -> StudySpec:
+    """A spec that is valid and quick; ``changes`` replace whole sections, guards that are not named are off."""
     spec: dict[str, object] = {
         "name": "small",
         "task": "kitchen",
@@ -189,6 +213,7 @@ def small_spec(**changes: object) -> StudySpec:
         "evaluate": {"every": 5, "prompts": 16},
         "budget": {"trials": 6},
         "pruning": {"enabled": False},
+        "guards": {**QUIET, **(guards or {})},
     }
     return StudySpec.model_validate({**spec, **changes})
 

@@ -72,6 +72,8 @@ class FakeTrial:
     """Standard deviation of gold over prompts."""
     others: Mapping[str, Sequence[float]] = field(default_factory=dict[str, Sequence[float]])
     """Further golds of each evaluation, by name."""
+    warnings: Sequence[tuple[str, int, str]] = ()
+    """Guard, step and detail."""
 
 
 def trial(beta: float, **changes: Any) -> FakeTrial:
@@ -176,6 +178,9 @@ def write_trial(study_path: Path, number: int, fake: FakeTrial, study: StudySpec
             measured = _evaluation(number, step, kl_seq, fake, rng, len(points))
             folder.append_eval(measured)
             points.append(measured)
+        for guard, at, words in fake.warnings:
+            if at == step:
+                folder.append_warning(guard, words, max(1, at - 5), at)
         if step == outcome_steps:
             break
     if reason is not None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import optuna
 
+from kltune.guard.alarm import Alarm
 from kltune.metrics.record import EvalMetrics, RewardScale, StepMetrics
 from kltune.spec.study import StudySpec
 from kltune.study.ledger import Ledger
@@ -43,6 +44,7 @@ def ended(path: Path) -> dict[int, TrialOutcome]:
 class Watcher:
     def __init__(self) -> None:
         self.events: list[str] = []
+        self.alarms: list[tuple[int, Alarm]] = []
         self.outcomes: list[TrialOutcome] = []
 
     def admitted(self, event: Admitted) -> None:
@@ -54,6 +56,10 @@ class Watcher:
 
     def evaluated(self, metrics: EvalMetrics) -> None:
         self.events.append(f"{metrics.trial_number} evaluated {metrics.step}")
+
+    def warned(self, trial_number: int, alarm: Alarm) -> None:
+        self.alarms.append((trial_number, alarm))
+        self.events.append(f"{trial_number} warned {alarm.verdict.reason}")
 
     def ended(self, outcome: TrialOutcome) -> None:
         self.outcomes.append(outcome)

@@ -30,6 +30,8 @@ UNMIRRORED = {
     "trainer/batch.py": "types only",
     "trainer/protocol.py": "types only; tests/conformance runs it on every bank",
     "trainer/slot.py": "types only",
+    "trainer/soundness/score_facts.py": "types only",
+    "trainer/soundness/token_facts.py": "types only",
     "trial/outcome.py": "types only",
 }
 

@@ -15,10 +15,14 @@ import typer
 from kltune import __version__
 from kltune.cli import (
     audit,
+    check,
     confirm,
+    diagnose,
     explain,
+    export,
     plan,
     preview,
+    replay,
     report,
     sweep,
     task,
@@ -37,6 +41,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
 )
+app.command("check", epilog=check.EXAMPLE)(check.command)
 app.command("preview", epilog=preview.EXAMPLE)(preview.command)
 app.command("plan", epilog=plan.EXAMPLE)(plan.command)
 app.command("sweep", epilog=sweep.EXAMPLE)(sweep.command)
@@ -44,7 +49,10 @@ app.command("confirm", epilog=confirm.EXAMPLE)(confirm.command)
 app.command("validate", epilog=validate.EXAMPLE)(validate.command)
 app.command("transfer", epilog=transfer.EXAMPLE)(transfer.command)
 app.command("report", epilog=report.EXAMPLE)(report.command)
+app.command("export", epilog=export.EXAMPLE)(export.command)
 app.command("audit", epilog=audit.EXAMPLE)(audit.command)
+app.command("diagnose", epilog=diagnose.EXAMPLE)(diagnose.command)
+app.command("replay", epilog=replay.EXAMPLE)(replay.command)
 app.add_typer(explain.app, name="explain")
 app.add_typer(task.app, name="task")
 

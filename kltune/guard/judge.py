@@ -1,8 +1,8 @@
-"""What a trial measured so far in, a verdict that ends it early out (or none). Pure.
+"""What a trial measured so far in, the alarms of the guards that judge every step out. Pure.
 
-Rules in force: a non-finite number ends the trial as diverged; the exact KL above a limit
-for some steps in a row; the wall clock of the trial. The KL is always the monitor's
-KL(policy || reference), never the distance of one update.
+A number that is not finite ends the trial as diverged; so may the exact KL above a limit, a jump of it, a
+clearly negative k1 and the wall clock. The KL is always the monitor's KL(policy || reference), never the
+distance of one update. `evaluation_alarms` holds the guards that judge at evaluations.
 """
 
 from __future__ import annotations
@@ -10,47 +10,84 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
+from kltune.guard.alarm import Action, Alarm
+from kltune.guard.curves import curve_of, kl_quantity
+from kltune.guard.evaluations import alarm_of, evaluation_alarms
+from kltune.guard.finite import judge_finite
 from kltune.metrics.record import StepMetrics
-from kltune.spec.study import KLGuardSpec
+from kltune.spec.guards import JumpGuardSpec, KLGuardSpec, NegativeKLGuardSpec
+from kltune.spec.study import StudySpec
 from kltune.spec.trial import KLUnit
+from kltune.symptoms.kl import is_negative, kl_jump, kl_over_limit, negative_kl
+from kltune.symptoms.symptom import Symptom
 from kltune.trial.outcome import StopReason, Verdict
-from kltune.trial.words import KL_UNIT
+
+__all__ = ["StepWatch", "evaluation_alarms", "kl_in", "step_alarms"]
 
 
-def judge_steps(
-    history: Sequence[StepMetrics],
-    kl_guard: KLGuardSpec | None,
-    kl_unit: KLUnit,
-    elapsed_s: float = 0.0,
-    wall_s: float | None = None,
-) -> Verdict | None:
-    """Decide after the last step of ``history`` whether the trial ends here.
+def step_alarms(
+    spec: StudySpec, history: Sequence[StepMetrics], elapsed_s: float = 0.0
+) -> list[Alarm]:
+    """What the guards say right after the last step of ``history``; those that end the trial come first.
 
-    ``kl_guard.limit`` is in ``kl_unit``; ``elapsed_s`` and ``wall_s`` are seconds of this
-    trial. Where several rules fire, the one that says most wins: diverged, KL, wall clock.
+    ``history``: the steps done, in order, all of them or at least as many as the guards look back on;
+    ``elapsed_s``: seconds of this trial. Where several would end it, the one that says most is first:
+    diverged, a negative KL, the KL limit, a jump, the wall clock.
     """
     if not history:
-        return None
-    return (
-        _judge_finite(history[-1])
-        or _judge_kl(history, kl_guard, kl_unit)
-        or _judge_wall(elapsed_s, wall_s)
-    )
+        return []
+    last, guards = history[-1], spec.guards
+    alarms: list[Alarm] = []
+    broken = judge_finite(last)
+    if broken is not None:
+        alarms.append(Alarm(Action.STOP, broken, last.step, last.step))
+    found: list[tuple[str, Symptom | None]] = [
+        (guards.negative_kl.action, _negative(history, guards.negative_kl)),
+        *_kl_symptom(history, spec.kl_guard, spec.kl_unit),
+        (guards.jump.action, _jump(history, guards.jump)),
+    ]
+    alarms += [alarm_of(action, symptom, last.step) for action, symptom in found if symptom]
+    late = _judge_wall(elapsed_s, guards.wall)
+    if late is not None:
+        alarms.append(Alarm(Action.STOP, late, last.step, last.step))
+    return sorted(alarms, key=lambda alarm: alarm.action is not Action.STOP)
 
 
 @dataclass(frozen=True, slots=True)
 class StepWatch:
-    """Whether a single step gives a guard cause: without one, no guard can fire right after it."""
+    """Whether a single step gives a guard cause: without one, `step_alarms` is empty right after it.
+
+    The wall clock is not watched. It is asked in worker processes, and pickles.
+    """
 
     kl_guard: KLGuardSpec | None
     kl_unit: KLUnit
+    jump: JumpGuardSpec | None = None
+    negative_kl: NegativeKLGuardSpec | None = None
+
+    @classmethod
+    def of(cls, spec: StudySpec) -> Self:
+        """The watch for the guards of ``spec`` that are on."""
+        guards, kl_guard = spec.guards, spec.kl_guard
+        return cls(
+            kl_guard if kl_guard is not None and kl_guard.over == "steps" else None,
+            spec.kl_unit,
+            guards.jump if guards.jump.action != "off" else None,
+            guards.negative_kl if guards.negative_kl.action != "off" else None,
+        )
 
     def __call__(self, metrics: StepMetrics) -> bool:
-        """True where the step is not finite, or over the KL guard's limit."""
-        if _judge_finite(metrics) is not None:
+        """True where the step is not finite, over the KL guard's limit, as high as a jump, or clearly negative."""
+        if judge_finite(metrics) is not None:
             return True
-        return self.kl_guard is not None and kl_in(metrics, self.kl_unit) > self.kl_guard.limit
+        limit = None if self.kl_guard is None else self.kl_guard.limit
+        if limit is not None and kl_in(metrics, self.kl_unit) > limit:
+            return True
+        if self.jump is not None and metrics.kl_token > self.jump.rise_token:
+            return True
+        return self.negative_kl is not None and _is_negative(metrics, self.negative_kl)
 
 
 def kl_in(metrics: StepMetrics, kl_unit: KLUnit) -> float:
@@ -58,48 +95,64 @@ def kl_in(metrics: StepMetrics, kl_unit: KLUnit) -> float:
     return metrics.kl_token if kl_unit is KLUnit.TOKEN else metrics.kl_seq
 
 
-def _judge_finite(last: StepMetrics) -> Verdict | None:
-    # time/ and tokens/ metrics may rightly have nothing to say; the rest comes from the weights.
-    from_weights = {
-        name: value for name, value in last.values.items() if name.startswith(("kl/", "train/"))
-    }
-    named = {"kl/exact_token": last.kl_token, "kl/exact_seq": last.kl_seq, **from_weights}
-    wrong = [f"{name} = {value}" for name, value in named.items() if not math.isfinite(value)]
-    kl_is_finite = math.isfinite(last.kl_token) and math.isfinite(last.kl_seq)
-    if last.is_finite and kl_is_finite:
-        return None
-    tokens = last.values.get("train/nonfinite_tokens", 0.0)
-    if math.isfinite(tokens) and tokens > 0:
-        wrong.append(f"{tokens:.0f} valid tokens")
-    where = ", ".join(wrong) if wrong else "a valid token, the loss or a gradient"
-    return Verdict(StopReason.DIVERGED, f"not finite at step {last.step}: {where}")
-
-
-def _judge_kl(
-    history: Sequence[StepMetrics], kl_guard: KLGuardSpec | None, kl_unit: KLUnit
-) -> Verdict | None:
-    if kl_guard is None or len(history) < kl_guard.patience:
-        return None
-    recent = history[-kl_guard.patience :]
-    if not all(kl_in(metrics, kl_unit) > kl_guard.limit for metrics in recent):
-        return None
-    kl = kl_in(recent[-1], kl_unit)
-    steps = (
-        f"1 step (step {recent[-1].step})"
-        if len(recent) == 1
-        else f"{len(recent)} steps (steps {recent[0].step}-{recent[-1].step})"
+def _kl_symptom(
+    history: Sequence[StepMetrics], guard: KLGuardSpec | None, kl_unit: KLUnit
+) -> list[tuple[str, Symptom | None]]:
+    if guard is None or guard.limit is None or guard.over != "steps":
+        return []
+    recent = _after(history, guard.warmup, guard.patience)
+    symptom = kl_over_limit(
+        curve_of(recent),
+        limit=guard.limit,
+        quantity=kl_quantity(kl_unit),
+        patience=guard.patience,
     )
-    detail = f"kl {_apart(kl, kl_guard.limit)} > {kl_guard.limit:g} {KL_UNIT[kl_unit]} for {steps}"
-    return Verdict(StopReason.KL_LIMIT, detail)
+    return [(guard.action, symptom)]
 
 
-def _apart(kl: float, limit: float) -> str:
-    """The KL with three digits, or as many as it takes to differ from the limit."""
-    for digits in range(3, 12):
-        text = f"{kl:.{digits}g}"
-        if float(text) > limit:
-            return text
-    return repr(kl)
+def _jump(history: Sequence[StepMetrics], guard: JumpGuardSpec) -> Symptom | None:
+    if guard.action == "off":
+        return None
+    if not history[-1].kl_token > guard.rise_token:
+        return None  # almost every step: spares the curve
+    recent = _after(history, guard.warmup, guard.patience + guard.window)
+    return kl_jump(
+        curve_of(recent),
+        rise_token=guard.rise_token,
+        factor=guard.factor,
+        window=guard.window,
+        patience=guard.patience,
+    )
+
+
+def _negative(history: Sequence[StepMetrics], guard: NegativeKLGuardSpec) -> Symptom | None:
+    if guard.action == "off" or not _is_negative(history[-1], guard):
+        return None
+    recent = _after(history, guard.warmup, guard.patience)
+    return negative_kl(
+        curve_of(recent),
+        sigmas=guard.sigmas,
+        floor_seq=guard.floor_seq,
+        floor_token=guard.floor_token,
+        patience=guard.patience,
+    )
+
+
+def _is_negative(metrics: StepMetrics, guard: NegativeKLGuardSpec) -> bool:
+    return is_negative(
+        metrics.values.get("kl/k1_seq", math.nan),
+        metrics.values.get("kl/k1_seq_se", math.nan),
+        metrics.values.get("kl/k1_token", math.nan),
+        sigmas=guard.sigmas,
+        floor_seq=guard.floor_seq,
+        floor_token=guard.floor_token,
+    )
+
+
+def _after(history: Sequence[StepMetrics], warmup: int, count: int) -> Sequence[StepMetrics]:
+    """The last ``count`` steps, those of the warm-up left out."""
+    recent = history[-count:]
+    return [metrics for metrics in recent if metrics.step > warmup] if warmup else recent
 
 
 def _judge_wall(elapsed_s: float, wall_s: float | None) -> Verdict | None:

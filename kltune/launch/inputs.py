@@ -40,19 +40,22 @@ def check_inputs(study_path: Path, now: Mapping[str, str]) -> None:
     Raises:
         StudyError: something changed; what, is named.
     """
-    path = study_path / FILE
-    if not path.is_file():
-        return
-    before = read_json(path)["inputs"]
-    changed = sorted(
-        name for name in before.keys() | now.keys() if before.get(name) != now.get(name)
-    )
+    changed = changed_inputs(study_path, now)
     if changed:
         raise StudyError(
             f"{study_path}: {', '.join(changed)} changed since this study began, so old and new trials "
             "could not be compared; put it back, use another --study, or run with --fresh, which "
             "moves this study aside"
         )
+
+
+def changed_inputs(study_path: Path, now: Mapping[str, str]) -> list[str]:
+    """Names of the inputs that differ from those of the study's first session; none where it noted none."""
+    path = study_path / FILE
+    if not path.is_file():
+        return []
+    before = read_json(path)["inputs"]
+    return sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
 
 
 def note_inputs(study_path: Path, now: Mapping[str, str]) -> None:

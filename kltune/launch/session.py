@@ -30,6 +30,7 @@ from kltune.launch.assemble import (
     reference_scale,
 )
 from kltune.launch.calibrate import Site, placed_bank
+from kltune.launch.check_probes import refuse_unsound
 from kltune.launch.dry_run import dry_run
 from kltune.launch.inputs import check_inputs, fingerprints, note_inputs
 from kltune.launch.placement import Calibration
@@ -95,6 +96,7 @@ def run_session(
         old_folder = None if request.fresh else study_path
         ground = load_ground(spec.spec, inputs, old_folder)
         scale = reference_scale(ground, spec.spec, old_folder)
+        refuse_unsound(ground, spec.spec, inputs.task.splits)
         if (reason := stop()) is not None:
             say(f"{reason}: no trial was started")
             return signals.EXIT_CODES.get(reason, ExitCode.DONE)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from kltune.guard.alarm import Alarm
 from kltune.metrics.mirror import MlflowMirror
 from kltune.metrics.record import EvalMetrics, StepMetrics
 from kltune.study.observer import Admitted
@@ -31,6 +32,11 @@ class MirrorObserver:
     def evaluated(self, metrics: EvalMetrics) -> None:
         """A slot was judged."""
         self._mirror.notice(self._folders[metrics.trial_number])
+
+    def warned(self, trial_number: int, alarm: Alarm) -> None:
+        """A guard warned of a trial."""
+        del alarm  # the mirror reads it from the record
+        self._mirror.notice(self._folders[trial_number])
 
     def ended(self, outcome: TrialOutcome) -> None:
         """A trial left its slot."""

@@ -90,7 +90,11 @@ def trial_tags(config: Mapping[str, Any]) -> dict[str, str]:
 def state_tags(ending: Mapping[str, Any] | None) -> dict[str, str]:
     """Say how a trial stands: its "ended" event, or none while it runs.
 
-    A trial that runs again blanks the words of its last end.
+    ``kltune.state`` is ``running``, ``complete`` (ran its course, or ended by a guard),
+    ``pruned``, ``failed`` (an error, or a guard that found the set-up at fault) or
+    ``interrupted`` (it goes on later); ``kltune.stop_reason`` says why, ``kltune.stop_detail`` in
+    the guard's own words, and ``kltune.feasible`` whether the limits are respected, blank where
+    that was not judged. A trial that runs again blanks the words of its last end.
     """
     if ending is None:
         blank = dict.fromkeys(("stop_reason", "stop_detail", "feasible"), "")
@@ -102,6 +106,12 @@ def state_tags(ending: Mapping[str, Any] | None) -> dict[str, str]:
         "kltune.stop_detail": str(ending["detail"])[:_TAG_CHARS],
         "kltune.feasible": "" if feasible is None else str(bool(feasible)).lower(),
     }
+
+
+def warning_tag(warnings: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Say what guards warned of, from the ``warning`` events that stand; blank where none did."""
+    said = [f"{w['guard']} at step {w['step']}: {w['detail']}" for w in warnings]
+    return {"kltune.warnings": "\n".join(said)[:_TAG_CHARS]}
 
 
 def run_status(state: str) -> str:

@@ -64,6 +64,27 @@ class EvalSample:
 
 
 @dataclass(frozen=True, slots=True)
+class TokenOutlier:
+    """A token at which the policy has moved far from its start, with the text around it."""
+
+    prompt_id: str
+    position: int
+    """In the completion; its first token is 0."""
+    token: str
+    """Text of the sampled token, special tokens included."""
+    before: str
+    """Text of the few tokens before it in the completion."""
+    after: str
+    """And after it."""
+    kl: float
+    """Exact KL(policy || start) of the next-token distribution there, nats."""
+    policy_logprob: float
+    """Of the sampled token, nats."""
+    reference_logprob: float
+    """The start's, nats."""
+
+
+@dataclass(frozen=True, slots=True)
 class OtherGold:
     """What a gold beside the objective's says of one slot at one step, in its own unit."""
 
@@ -96,6 +117,8 @@ class EvalMetrics:
     samples: tuple[EvalSample, ...]
     others: Mapping[str, OtherGold] = field(default_factory=dict[str, OtherGold])
     """The golds beside the objective's, by name, of the same completions."""
+    outliers: tuple[TokenOutlier, ...] = ()
+    """The tokens with the largest exact KL, largest first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,8 @@ SAMPLES = "samples.jsonl"
 EVENTS = "events.jsonl"
 TOKENS = "tokens.jsonl"
 """Where in the completions the KL lies: one row a step."""
+OUTLIERS = "outliers.jsonl"
+"""The tokens with the largest KL: a few rows an evaluation."""
 
 Row = dict[str, Any]
 
@@ -26,11 +28,7 @@ def merge_attempts(rows: Iterable[Row], events: Sequence[Mapping[str, Any]]) -> 
     A row is overtaken where a later attempt went on from an earlier step: it belongs to
     weights that no longer exist. ``events`` are all events of the trial.
     """
-    starts = [
-        (int(event["attempt"]), int(event["step"]))
-        for event in events
-        if event.get("event") in ("started", "resumed")
-    ]
+    starts = _starts(events)
     by_step: dict[int, Row] = {}
     for row in rows:
         step, attempt = int(row["step"]), int(row["attempt"])
@@ -39,6 +37,30 @@ def merge_attempts(rows: Iterable[Row], events: Sequence[Mapping[str, Any]]) -> 
         if not is_overtaken and (held is None or held["attempt"] <= attempt):
             by_step[step] = row
     return [by_step[step] for step in sorted(by_step)]
+
+
+def standing_warnings(events: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The ``warning`` events that still hold, in step order, the first of each guard.
+
+    A warning is overtaken where a later attempt went on from an earlier step, as a row is.
+    """
+    starts = _starts(events)
+    found: dict[str, Mapping[str, Any]] = {}
+    warned = [event for event in events if event.get("event") == "warning"]
+    for event in sorted(warned, key=lambda event: int(event["step"])):
+        step, attempt = int(event["step"]), int(event["attempt"])
+        if not any(later > attempt and step > start for later, start in starts):
+            found.setdefault(str(event["guard"]), event)
+    return list(found.values())
+
+
+def _starts(events: Sequence[Mapping[str, Any]]) -> list[tuple[int, int]]:
+    """(attempt, step that it went on from)."""
+    return [
+        (int(event["attempt"]), int(event["step"]))
+        for event in events
+        if event.get("event") in ("started", "resumed")
+    ]
 
 
 def last_ending(events: Sequence[Mapping[str, Any]], attempt: int) -> Mapping[str, Any] | None:

@@ -28,6 +28,7 @@ from kltune.metrics.payload import (
     state_tags,
     trial_params,
     trial_tags,
+    warning_tag,
 )
 from kltune.metrics.rows import (
     CONFIG,
@@ -38,6 +39,7 @@ from kltune.metrics.rows import (
     Row,
     last_ending,
     merge_attempts,
+    standing_warnings,
 )
 from kltune.metrics.tracker import SIDECAR, Tracker, reroot
 
@@ -130,6 +132,7 @@ class Runs:
         ending = last_ending(events, int(config["attempt"]))
         if ending is None and len(events) == dead_events:
             ending = {**_DIED, "time": time.time()}
+        self._send_warnings(side, events)
         self._send_state(side, config, ending)
         write_json(folder / SIDECAR, side)
 
@@ -239,6 +242,12 @@ class Runs:
             status = run_status(state)
             self._offer("state", self.store.terminate, side["run_id"], status, end_ms)
         side["state"] = [state, config["attempt"]]
+
+    def _send_warnings(self, side: dict[str, Any], events: Sequence[Mapping[str, Any]]) -> None:
+        tag = warning_tag(standing_warnings(events))
+        if tag["kltune.warnings"] != side.get("warnings", ""):
+            self._offer("tags", self.store.set_tags, side["run_id"], tag)
+            side["warnings"] = tag["kltune.warnings"]
 
     def _offer(self, what: str, send: Callable[..., object], *args: object) -> None:
         """Call ``send``; a refusal is reported once per kind and does not stop the mirror."""

@@ -145,6 +145,13 @@ STEP: tuple[tuple[str, str, str, str | None], ...] = (
         "Norm of the gradient of the slot's trained weights before clipping, mean over updates",
         "grad_norm",
     ),
+    (
+        "train/grad_kl_share",
+        "1",
+        "Norm of the KL's gradient / (that + norm of the rest's), in the step after an evaluation, of its first "
+        "micro-batch; KL paid in the reward counts by its part of the advantages; absent where both are 0",
+        None,
+    ),
     ("train/clip_frac", "share of tokens", "Tokens whose importance ratio was clipped", None),
     (
         "train/penalty_clipped_frac",

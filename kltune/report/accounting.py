@@ -11,14 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kltune.report.trial_cost import Work
+from kltune.trial.guard_words import STOPPED
 from kltune.trial.outcome import StopReason
 
-CUTS: Mapping[StopReason, str] = {
-    StopReason.PRUNED: "pruned by peers",
-    StopReason.KL_LIMIT: "stopped at the KL limit",
-    StopReason.WALL_CLOCK: "stopped by the clock",
-    StopReason.DIVERGED: "diverged",
-}
+CUTS: Mapping[StopReason, str] = {StopReason.PRUNED: "pruned by peers", **STOPPED}
 """Endings before the last step that spared the rest of a trial on purpose."""
 
 
@@ -47,7 +43,7 @@ class Steps:
     """That count, of these trials."""
     cuts: tuple[Cut, ...]
     failed_short: int
-    """Not run because a trial failed for good: nothing was gained by it."""
+    """Not run because a trial failed for good, and no guard ended it: nothing was gained by it."""
     wasted: Work
     """Run for nothing: steps that a later attempt ran again, and all steps of trials that failed for good."""
 

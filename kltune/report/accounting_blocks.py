@@ -17,8 +17,10 @@ Part = tuple[str, float, str]
 
 _RUN, _GREY = "#0d9488", "#8a939c"
 _CUT_COLOUR = {
+    **dict.fromkeys(CUTS, "#f472b6"),
     StopReason.PRUNED: "#3b82f6",
     StopReason.KL_LIMIT: "#f59e0b",
+    StopReason.GOLD_DROP: "#ca8a04",
     StopReason.WALL_CLOCK: "#a489b4",
     StopReason.DIVERGED: "#dc2626",
 }

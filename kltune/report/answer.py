@@ -6,6 +6,7 @@ from kltune.report.compare import Difference
 from kltune.report.controller_rules import controller_words, reference_words, target_words
 from kltune.report.controllers import INERT_BELOW
 from kltune.report.golds import other_golds_words
+from kltune.report.guards import guard_end, guard_end_short
 from kltune.report.native import native_words
 from kltune.report.noise_blocks import group_claim
 from kltune.report.peaks import trial_peak
@@ -168,7 +169,8 @@ def difference_words(difference: Difference) -> str:
 def _stop_short(study: StudyRows, found: Recommendation) -> str:
     row, window = found.best, found.plateau
     if study.spec.objective.metric != "gold_peak":
-        return f"run all {row.steps_run} steps"
+        end = guard_end_short(row)
+        return f"run {'' if end else 'all '}{row.steps_run} steps{end}"
     if window.first_step == window.last_step:
         return f"stop at step {window.first_step}"
     return f"stop between steps {window.first_step} and {window.last_step}"
@@ -178,15 +180,16 @@ def _stop_long(study: StudyRows, found: Recommendation) -> str:
     row, window, spec = found.best, found.plateau, study.spec
     if row.peak is None:
         return ""
+    end = "" if not (words := guard_end(row)) else f"; {words}"
     at_peak = f"KL there is {both_units(row.peak.kl_token, row.peak.kl_seq)}"
     if spec.objective.metric != "gold_peak":
-        return f"after all {row.steps_run} steps ({spec.objective.metric}); the highest gold was at step {row.peak.step}; {at_peak}"
+        return f"after all {row.steps_run} steps ({spec.objective.metric}); the highest gold was at step {row.peak.step}; {at_peak}{end}"
     where = (
         f"at step {window.first_step}"
         if window.first_step == window.last_step
         else f"between steps {window.first_step} and {window.last_step}"
     )
-    return f"{where} of {spec.trainer.steps} (gold there can't be told from the best); peak at step {row.peak.step}, {at_peak}"
+    return f"{where} of {spec.trainer.steps} (gold there can't be told from the best); peak at step {row.peak.step}, {at_peak}{end}"
 
 
 def _gold_words(study: StudyRows, row: TrialRow) -> str:

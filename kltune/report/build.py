@@ -8,14 +8,16 @@ from pathlib import Path
 
 from kltune.errors import RunError
 from kltune.metrics.jsonl import write_json
+from kltune.report.compare import worst_overoptimised
 from kltune.report.evidence import evidence_facts, gather_evidence
 from kltune.report.markdown import render_markdown
 from kltune.report.page import render_page
 from kltune.report.provenance import reproduce
-from kltune.report.recommend import recommend
+from kltune.report.recommend import Recommendation, recommend
 from kltune.report.rows import read_study
 from kltune.report.sections import compose
 from kltune.report.summary import HTML, curve_data, summarise
+from kltune.report.tokens_blocks import token_facts
 from kltune.study.importance import Importance, measure_importance
 
 
@@ -53,6 +55,10 @@ def build_report(study_path: Path) -> ReportPaths:
             "num_trials": importance.num_trials,
         },
         "evidence": evidence_facts(study, answer, evidence),
+        "tokens": token_facts(
+            answer.best if isinstance(answer, Recommendation) else None,
+            worst_overoptimised(study.trials),
+        ),
         "curves": [curve_data(row) for row in study.trials],
         "environment": dict(study.environment),
         "command": reproduce(study),

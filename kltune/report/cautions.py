@@ -5,7 +5,7 @@ from __future__ import annotations
 from kltune.report.compare import spread_ratio
 from kltune.report.recommend import Answer, Recommendation
 from kltune.report.rows import StudyRows
-from kltune.trial.outcome import TrialState
+from kltune.trial.outcome import StopReason, TrialState
 from kltune.trial.words import number, score
 
 LARGEST_PENALTY_RATIO = 10.0
@@ -39,6 +39,8 @@ def cautions(study: StudyRows, answer: Answer) -> tuple[str, ...]:
     ]
     if isinstance(answer, Recommendation):
         texts += _biased(answer)
+        texts += _warned(answer)
+    texts += _faulty(study)
     texts += _touched(study)
     for row in study.trials:
         ratio = spread_ratio(study, row)
@@ -58,6 +60,29 @@ def _biased(answer: Recommendation) -> list[str]:
     return [
         f"The recommended penalty is biased (allow_biased): {penalty.nature.refusal}. "
         f"Gradient of {penalty.value}: {penalty.nature.gradient}."
+    ]
+
+
+def _warned(answer: Recommendation) -> list[str]:
+    """What guards saw of the recommended trial up to where it is to be stopped."""
+    last = answer.plateau.last_step
+    return [
+        f"The guard {w.guard} warned of the recommended trial at step {w.step}: {w.detail}."
+        for w in answer.best.warnings
+        if w.first_step <= last
+    ]
+
+
+def _faulty(study: StudyRows) -> list[str]:
+    """Trials that show the set-up to be wrong put all others in doubt as well."""
+    rows = [row for row in study.trials if row.reason is StopReason.NEGATIVE_KL]
+    if not rows:
+        return []
+    listed = ", ".join(str(row.number) for row in rows)
+    return [
+        f"The guard negative_kl ended trial{'s' * (len(rows) > 1)} {listed}: {rows[0].detail}. A clearly negative "
+        "KL is a fault of the set-up (sampling, mask, or log-probs), not of a setting, so no number here can be "
+        "trusted before it is found. kltune check looks for it."
     ]
 
 

@@ -124,7 +124,14 @@ def _judge_beta(law: TrialLaw) -> BetaFinding:
 
 
 def _is_cut_short(row: TrialRow) -> bool:
-    return row.reason in (StopReason.KL_LIMIT, StopReason.DIVERGED)
+    """Ended for what its KL did: it had not come to rest, whatever the steps before look like."""
+    return row.reason in (
+        StopReason.KL_LIMIT,
+        StopReason.KL_JUMP,
+        StopReason.PSEUDO_EXPLOSION,
+        StopReason.LOCAL_KL,
+        StopReason.DIVERGED,
+    )
 
 
 def _budget(study: StudyRows, pooled: LawFit, best: TrialRow | None) -> Budget | None:

@@ -93,7 +93,7 @@ def _steps(study: StudyRows) -> Steps:
         planned=each * len(ended),
         run=sum(min(row.steps_run, each) for row in ended),
         cuts=tuple(cut for reason in CUTS if (cut := _cut(ended, reason, each)) is not None),
-        failed_short=sum(max(0, each - row.steps_run) for row in failed),
+        failed_short=sum(max(0, each - row.steps_run) for row in failed if row.reason not in CUTS),
         wasted=sum((row.cost.steps for row in failed), wasted),
     )
 

@@ -22,7 +22,7 @@ from kltune.spec.study import ObjectiveSpec, StudySpec
 from kltune.spec.trial import KLUnit, TrialSpec
 from kltune.trial.objective import judge_trial, point_of_row
 from kltune.trial.outcome import STATE_OF, StopReason, TrialOutcome, TrialState
-from kltune.trial.record import TrialRecord, each_trial
+from kltune.trial.record import TrialRecord, Warned, each_trial
 from kltune.trial.words import beta_unit_words
 
 NAN = float("nan")
@@ -98,6 +98,7 @@ class TrialRow:
     """The checkpoint that the trial is judged by; of a trial without a verdict on it, the highest gold."""
     seconds: float
     cost: TrialCost
+    warnings: tuple[Warned, ...] = ()
 
     @property
     def state(self) -> TrialState:
@@ -228,6 +229,7 @@ def trial_row(record: TrialRecord, objective: ObjectiveSpec, unit: KLUnit) -> Tr
         peak=_peak(checkpoints, record, objective, unit),
         seconds=seconds_in_slot([*record.steps, *record.evals, *record.events]),
         cost=trial_cost(record),
+        warnings=record.warnings,
     )
 
 

@@ -29,12 +29,14 @@ from kltune.report.document import (
 )
 from kltune.report.evidence import Evidence, evidence_sections
 from kltune.report.figures import against_kl, importance_bars, over_steps
+from kltune.report.guard_blocks import guard_blocks
 from kltune.report.parallel import parallel_coordinates
 from kltune.report.provenance import provenance
 from kltune.report.recommend import Answer, NoAnswer, Recommendation
 from kltune.report.rows import StudyRows, TrialRow
 from kltune.report.samples import sample_blocks
 from kltune.report.table import trial_blocks
+from kltune.report.tokens_blocks import token_blocks
 from kltune.spec.trial import ControllerKind
 from kltune.study.importance import Importance
 from kltune.trial.outcome import TrialState
@@ -52,7 +54,9 @@ def compose(
         *evidence_sections(study, answer, evidence),
         Section("Gold and proxy against KL", "frontier", _frontier_blocks(study, best, worst)),
         Section("Over the steps", "steps", _step_blocks(study, best, worst)),
+        Section("Where the KL lies", "tokens", token_blocks(best, worst)),
         Section("How the controllers behaved", "controllers", controller_blocks(study)),
+        Section("What the guards said", "guards", guard_blocks(study)),
         Section("All trials", "trials", trial_blocks(study, best, ranking)),
         Section("What mattered", "importance", _importance_blocks(study, best, importance)),
         Section("What the models wrote", "samples", sample_blocks(best, worst)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
@@ -11,6 +12,7 @@ from kltune.metrics.jsonl import encode
 from kltune.report.answer import answer_facts, headline
 from kltune.report.compare import Difference, plateau, spread_ratio
 from kltune.report.controller_blocks import controller_data
+from kltune.report.guards import guard_data
 from kltune.report.native import native_coefficient
 from kltune.report.reckon import account, accounting_data
 from kltune.report.recommend import Answer, NoAnswer, Recommendation, Versus, recommend
@@ -45,6 +47,7 @@ def summarise(study: StudyRows, answer: Answer) -> dict[str, Any]:
         "trials": [trial_data(study, row) for row in study.trials],
         "bookkeeping_frac": study.timing.get("bookkeeping_frac"),
         "accounting": accounting_data(account(study)),
+        "guards": guard_data(study),
         "report": str(study.path / HTML),
     }
     return cast("dict[str, Any]", json.loads(encode(data)))
@@ -63,6 +66,7 @@ def trial_data(study: StudyRows, row: TrialRow) -> dict[str, Any]:
         "state": row.state.value,
         "stop_reason": None if row.reason is None else row.reason.value,
         "detail": row.detail,
+        "warnings": [asdict(warning) for warning in row.warnings],
         "feasible": row.is_feasible,
         "value": row.value,
         "gold_start": _gold(row.start),

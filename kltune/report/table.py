@@ -77,6 +77,13 @@ def trial_blocks(
     return (note, grid)
 
 
+def _state_words(row: TrialRow) -> str:
+    """What became of the trial, and which guards warned of it."""
+    if not row.warnings:
+        return row.state.value
+    return f"{row.state.value}; warned: {', '.join(w.guard for w in row.warnings)}"
+
+
 def _table_order(row: TrialRow, group: int | None) -> tuple[int, int, int]:
     if row.value is None:
         return (2, 0, row.number)
@@ -107,7 +114,7 @@ def _cells(study: StudyRows, row: TrialRow, group: int | None) -> tuple[str, ...
         MISSING if peak is None else number(peak.kl_token),
         MISSING if peak is None else number(peak.kl_seq),
         str(row.steps_run),
-        row.state.value,
+        _state_words(row),
         feasible,
         row.detail or MISSING,
         proxies,

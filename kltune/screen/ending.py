@@ -46,6 +46,8 @@ def final_summary(
             facts.add_row(Text(label), Text(text))
     for index, baseline in enumerate(summary["baselines"]):
         facts.add_row(Text("" if index else "Against"), Text(_baseline_words(baseline)))
+    if said := _guard_words(summary["guards"]["fired"]):
+        facts.add_row(Text("Guards"), Text(said))
     for index, path in enumerate(files):
         facts.add_row(Text("" if index else "Files"), Text(str(near(path))))
     if bookkeeping_frac is not None:
@@ -60,6 +62,16 @@ def final_summary(
         Text(trials, style="dim"),
         facts,
     )
+
+
+def _guard_words(fired: Sequence[Mapping[str, Any]]) -> str:
+    """How often each guard spoke; empty where none did."""
+    parts: list[str] = []
+    for words, key in (("trials ended", "stopped"), ("trials warned of", "warned")):
+        heard = [f"{one['guard']} {len(one[key])}" for one in fired if one[key]]
+        if heard:
+            parts.append(f"{words}: {', '.join(heard)}")
+    return "; ".join(parts)
 
 
 def near(path: Path) -> Path:

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from kltune.guard.alarm import Alarm
 from kltune.metrics.record import EvalMetrics, StepMetrics
 from kltune.spec.algorithm import Credit
 from kltune.spec.trial import BetaUnit, KLUnit
@@ -13,7 +14,7 @@ from kltune.study.observer import Admitted
 from kltune.trial.outcome import STATE_OF, TrialOutcome, TrialState
 
 RECENT = 4
-"""Ended trials that stay in sight."""
+"""Ended trials that stay in sight, and warnings of running ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,10 @@ class Progress:
     clock: Callable[[], float]
     """Seconds, monotonic."""
     slots: dict[int, SlotView] = field(default_factory=dict[int, SlotView])
+    warnings: deque[tuple[int, Alarm]] = field(
+        default_factory=lambda: deque[tuple[int, Alarm]](maxlen=RECENT)
+    )
+    """Trial number and what a guard warned of, the latest last; of trials that run."""
     recent: deque[TrialOutcome] = field(default_factory=lambda: deque[TrialOutcome](maxlen=RECENT))
     num_ended: int = 0
     best: tuple[int, float] | None = None
@@ -87,6 +92,10 @@ class Progress:
         if view is not None:
             view.evaluation = metrics
 
+    def warned(self, trial_number: int, alarm: Alarm) -> None:
+        """A guard warned of a trial."""
+        self.warnings.append((trial_number, alarm))
+
     def ended(self, outcome: TrialOutcome) -> SlotView | None:
         """A trial left its slot; gives what was in it."""
         state = STATE_OF[outcome.verdict.reason]
@@ -94,6 +103,8 @@ class Progress:
             (s for s, v in self.slots.items() if v.trial.trial_number == outcome.trial_number), None
         )
         self.recent.append(outcome)
+        for warning in [w for w in self.warnings if w[0] == outcome.trial_number]:
+            self.warnings.remove(warning)
         if state is not TrialState.INTERRUPTED:
             self.num_ended += 1
             self.ended_steps += outcome.steps_run

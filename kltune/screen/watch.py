@@ -18,6 +18,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from kltune.guard.alarm import Alarm
 from kltune.metrics.record import EvalMetrics, StepMetrics
 from kltune.screen.progress import Progress, Scope, SlotView
 from kltune.study.observer import Admitted
@@ -50,7 +51,7 @@ def open_screen(
 
 
 class PlainScreen:
-    """One line for each start, evaluation and ending."""
+    """One line for each start, evaluation, warning and ending."""
 
     def __init__(
         self, scope: Scope, stream: TextIO, clock: Callable[[], float] = time.monotonic
@@ -97,6 +98,11 @@ class PlainScreen:
             f"{score(metrics.gold, metrics.gold_se)}, proxy {score(metrics.proxy, metrics.proxy_se)}, KL "
             f"{both_units(metrics.kl_token, metrics.kl_seq)}, beta {beta}{_other_golds(metrics)}"
         )
+
+    def warned(self, trial_number: int, alarm: Alarm) -> None:
+        """A guard warned of a trial."""
+        self.progress.warned(trial_number, alarm)
+        self._line(warned_words(trial_number, alarm))
 
     def ended(self, outcome: TrialOutcome) -> None:
         """A trial left its slot."""
@@ -146,6 +152,11 @@ class LiveScreen:
         with self._lock:
             self.progress.evaluated(metrics)
 
+    def warned(self, trial_number: int, alarm: Alarm) -> None:
+        """A guard warned of a trial."""
+        with self._lock:
+            self.progress.warned(trial_number, alarm)
+
     def ended(self, outcome: TrialOutcome) -> None:
         """A trial left its slot."""
         with self._lock:
@@ -158,7 +169,7 @@ class LiveScreen:
 
 
 def render_progress(progress: Progress) -> Group:
-    """Header, one row a slot, the last endings, the best so far."""
+    """Header, one row a slot, warnings of these, the last endings, the best so far."""
     scope = progress.scope
     head = Text(f"{scope.name}: {_counts(progress)}", style="bold", overflow="fold")
     table = Table(box=None, padding=(0, 1, 0, 0), expand=True, header_style="dim")
@@ -173,6 +184,10 @@ def render_progress(progress: Progress) -> Group:
     penalties = [view.trial.setting.penalty for view in progress.slots.values()]
     beta_unit = beta_unit_words(scope.beta_unit, scope.credit, *penalties)
     unit = Text(f"beta in {beta_unit}; gold on select prompts", style="dim")
+    warnings = [
+        Text(warned_words(*warning), style="yellow", overflow="fold")
+        for warning in progress.warnings
+    ]
     endings = [Text(ended_words(o, scope.limits), overflow="fold") for o in progress.recent]
     best = Text(f"best so far: none within {scope.limits}", style="dim")
     if progress.best is not None:
@@ -180,7 +195,7 @@ def render_progress(progress: Progress) -> Group:
             f"best so far: trial {progress.best[0]}, value {score(progress.best[1])}",
             style="bold green",
         )
-    return Group(head, table, unit, *endings, best)
+    return Group(head, table, unit, *warnings, *endings, best)
 
 
 def ended_words(outcome: TrialOutcome, limits: str = "the KL limit") -> str:
@@ -192,6 +207,12 @@ def ended_words(outcome: TrialOutcome, limits: str = "the KL limit") -> str:
         words += f"; value {score(outcome.value)}"
         words += _broken_words(outcome, limits) if outcome.is_feasible is False else ""
     return words
+
+
+def warned_words(trial_number: int, alarm: Alarm) -> str:
+    """A warning on one line, in the guard's own words."""
+    guard = alarm.verdict.reason.value
+    return f"trial {trial_number} step {alarm.step}: warning ({guard}): {alarm.verdict.detail}"
 
 
 def _broken_words(outcome: TrialOutcome, limits: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import posixpath
 
 from kltune.spec.controller_doubts import controller_doubts
+from kltune.spec.guard_doubts import guard_doubts
 from kltune.spec.penalty import Penalty
 from kltune.spec.problems import Problem
 from kltune.spec.study import StudySpec
@@ -26,6 +27,7 @@ def find_doubts(spec: StudySpec) -> list[str]:
         *_step_doubts(spec),
         *_algorithm_doubts(spec),
         *_gold_doubts(spec),
+        *guard_doubts(spec),
     )
     return [str(doubt) for doubt in doubts]
 
@@ -62,9 +64,10 @@ def _kl_doubts(spec: StudySpec) -> list[Problem]:
     doubts: list[Problem] = []
     unit = f"nats per {spec.kl_unit.value}"
     guard, limit, target = spec.kl_guard, spec.objective.kl_limit, spec.search.target_kl
-    if guard is not None and limit is not None and guard.limit < limit:
+    stop = None if guard is None else guard.limit
+    if stop is not None and limit is not None and stop < limit:
         text = (
-            f"{guard.limit:g} {unit} stops trials below objective.kl_limit ({limit:g}), so that limit "
+            f"{stop:g} {unit} stops trials below objective.kl_limit ({limit:g}), so that limit "
             "hardly ever decides"
         )
         doubts.append(Problem("guards.kl.limit", text))
@@ -72,12 +75,10 @@ def _kl_doubts(spec: StudySpec) -> list[Problem]:
         text = f"{guard.patience} steps can't pass in a trial of {spec.trainer.steps}: it never stops one"
         doubts.append(Problem("guards.kl.patience", text))
     highest = None if target is None else target.largest()
-    if guard is not None and highest is not None:
+    if stop is not None and highest is not None:
         highest *= max(factor for _, factor in spec.control.targets)
-        if highest >= guard.limit:
-            text = (
-                f"up to {highest:g} {unit}, while guards.kl.limit stops a trial at {guard.limit:g}"
-            )
+        if highest >= stop:
+            text = f"up to {highest:g} {unit}, while guards.kl.limit stops a trial at {stop:g}"
             doubts.append(Problem("search.target_kl", text))
     if limit is not None and spec.kl_unit is KLUnit.TOKEN and limit > _HIGH_PER_TOKEN:
         text = (

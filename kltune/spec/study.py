@@ -8,7 +8,6 @@ from typing import Any, Literal, Self
 from pydantic import (
     Field,
     NonNegativeInt,
-    PositiveFloat,
     PositiveInt,
     field_validator,
     model_validator,
@@ -17,6 +16,8 @@ from pydantic import (
 from kltune.spec.algorithm import KLSpec
 from kltune.spec.closed import Closed, FieldProblems
 from kltune.spec.control import ControlSpec, control_problems
+from kltune.spec.duration import seconds
+from kltune.spec.guards import GuardsSpec, KLGuardSpec, guard_problems
 from kltune.spec.model import ModelSpec
 from kltune.spec.objective import ObjectiveSpec, unknown_golds
 from kltune.spec.penalty import Penalty
@@ -26,31 +27,6 @@ from kltune.spec.search import SearchSpec, biased_problems
 from kltune.spec.task import Task
 from kltune.spec.trainer import TrainerSpec
 from kltune.spec.trial import CONTROLLER_CLIP, BetaUnit, KLUnit
-
-
-class KLGuardSpec(Closed):
-    """Stop a trial whose KL stays above a limit."""
-
-    limit: PositiveFloat
-    """In ``kl_unit``."""
-
-    patience: PositiveInt = 3
-    """Consecutive steps above the limit before the trial is stopped."""
-
-
-class GuardsSpec(Closed):
-    """Rules that end a trial early, with a named reason."""
-
-    kl: KLGuardSpec | None = None
-    """KL limit; default: objective.kl_limit with patience 3 where that is given."""
-
-    wall: float | None = Field(default=None, gt=0)
-    """Wall clock of one trial in seconds (YAML: 90, 90s, 15m, 2h)."""
-
-    @field_validator("wall", mode="before")
-    @classmethod
-    def _duration(cls, value: Any) -> Any:
-        return seconds(value)
 
 
 class PruningSpec(Closed):
@@ -197,6 +173,7 @@ class StudySpec(Closed):
             *self._controller_problems(),
             *self._penalty_problems(),
             *unknown_golds(self.objective, self.task.golds),
+            *guard_problems(self.guards, self.objective.metric, self.objective.kl_limit),
         ]
         if not self.allow_biased:
             problems += biased_problems(self.search)
@@ -280,17 +257,8 @@ class StudySpec(Closed):
 
     @property
     def kl_guard(self) -> KLGuardSpec | None:
-        """The KL guard in force: given, or by default at the objective's limit."""
-        if self.guards.kl is None and self.objective.kl_limit is not None:
-            return KLGuardSpec(limit=self.objective.kl_limit)
-        return self.guards.kl
-
-
-def seconds(value: Any) -> Any:
-    """Turn ``90``, ``"90s"``, ``"15m"`` or ``"2h"`` into seconds; numbers stay as they are."""
-    if not isinstance(value, str):
-        return value
-    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([smh]?)", value)
-    if match is None:
-        raise ValueError(f"must be seconds, or like 90s, 15m, 2h (got {value!r})")
-    return float(match[1]) * {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}[match[2]]
+        """The KL guard in force, with its limit: given, or by default at the objective's limit."""
+        guard, limit = self.guards.kl or KLGuardSpec(), self.objective.kl_limit
+        if guard.action == "off" or (guard.limit is None and limit is None):
+            return None
+        return guard if guard.limit is not None else guard.model_copy(update={"limit": limit})

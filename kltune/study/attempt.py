@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections import deque
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from kltune.guard.judge import StepWatch, judge_steps
-from kltune.metrics.record import EvalMetrics, StepMetrics
+from kltune.guard.alarm import Action, Alarm
+from kltune.guard.curves import lean
+from kltune.guard.judge import StepWatch, evaluation_alarms, step_alarms
+from kltune.metrics.names import METRICS
+from kltune.metrics.record import EvalMetrics, StepMetrics, TokenProfile
 from kltune.spec.study import StudySpec
 from kltune.study.ledger import Asked
+from kltune.study.observer import Observer
 from kltune.study.pruner import Standing
 from kltune.trainer.protocol import Ahead
-from kltune.trial.folder import TrialFolder
+from kltune.trial.folder import TrialFolder, as_recorded
 from kltune.trial.objective import (
     EvalPoint,
     Worth,
@@ -26,7 +29,7 @@ from kltune.trial.objective import (
     standard_error,
 )
 from kltune.trial.outcome import STATE_OF, StopReason, TrialOutcome, TrialState, Verdict
-from kltune.trial.record import read_trial
+from kltune.trial.record import read_profiles, read_trial
 
 
 @dataclass
@@ -41,10 +44,15 @@ class Attempt:
     """On the loop's clock, seconds."""
     step: int
     """Steps done."""
-    recent: deque[StepMetrics] = field(default_factory=deque[StepMetrics])
-    """The latest steps, as many as a guard looks back on."""
+    history: list[StepMetrics] = field(default_factory=list[StepMetrics])
+    """All steps, those of earlier attempts up to the checkpoint included; profiles as they are recorded, and of all
+    but the last only what guards look back on."""
     points: dict[int, EvalPoint] = field(default_factory=dict[int, EvalPoint])
-    """Evaluations by step, those of earlier attempts up to the checkpoint included."""
+    """Evaluations by step, those of earlier attempts likewise."""
+    warned: set[StopReason] = field(default_factory=set[StopReason])
+    """Guards that warned of this trial already, by the reason they would end it with."""
+    guarded: int | None = None
+    """Step of the evaluation that the guards saw last in this attempt."""
 
     def recall(self) -> None:
         """Take up what earlier attempts recorded up to the step that this one goes on from."""
@@ -52,14 +60,21 @@ class Attempt:
         for row in record.evals:
             if row["step"] <= self.step:
                 self.points[row["step"]] = point_of_row(row)
-        for row in record.steps:
-            if row["step"] <= self.step:
-                self._remember(_step_of_row(row, self.slot))
+        profiles = read_profiles(self.folder.path, record.events)
+        self.history += [
+            _step_of_row(row, self.slot, profiles.get(row["step"]))
+            for row in record.steps
+            if row["step"] <= self.step
+        ]
+        self.warned |= {StopReason(w.guard) for w in record.warnings if w.step <= self.step}
 
     def advance(self, metrics: StepMetrics) -> None:
         """Take in a step."""
         self.step = metrics.step
-        self._remember(metrics)
+        # As a later attempt would recall it, so that both see the same alarms.
+        profile = None if metrics.profile is None else as_recorded(metrics.profile)
+        self.history[-1:] = [lean(one) for one in self.history[-1:]]
+        self.history.append(replace(metrics, profile=profile))
 
     def is_due(self) -> bool:
         """Whether this step calls for an evaluation that was not made: 0, every n, and the last."""
@@ -75,7 +90,7 @@ class Attempt:
             return None
         every, last = self.spec.evaluate.every, self.spec.trainer.steps
         steps = min(every - self.step % every, last - self.step)
-        return Ahead(max(1, steps), StepWatch(self.spec.kl_guard, self.spec.kl_unit))
+        return Ahead(max(1, steps), StepWatch.of(self.spec))
 
     def is_evaluated(self) -> bool:
         """Whether the weights as they are now were judged."""
@@ -105,19 +120,37 @@ class Attempt:
             if point.is_healthy and (step == 0 or breaks_no_gold(point, self.spec.objective, start))
         }
 
-    def guard(self, now: float) -> Verdict | None:
+    def step_alarms(self, now: float) -> list[Alarm]:
         """What the guards say after the latest step; ``now`` is on the loop's clock."""
-        return judge_steps(
-            list(self.recent),
-            self.spec.kl_guard,
-            self.spec.kl_unit,
-            elapsed_s=now - self.started_at,
-            wall_s=self.spec.guards.wall,
+        return step_alarms(self.spec, self.history, elapsed_s=now - self.started_at)
+
+    def evaluation_alarms(self) -> list[Alarm]:
+        """What the guards say of the evaluation at this step; nothing where there is none, or it was asked before."""
+        if self.guarded == self.step or not self.is_evaluated():
+            return []
+        self.guarded = self.step
+        return evaluation_alarms(
+            self.spec, self.history, [point for _, point in sorted(self.points.items())]
         )
 
-    def is_done(self) -> bool:
-        """Whether all steps are done and judged."""
-        return self.step >= self.spec.trainer.steps and self.is_evaluated()
+    def heed(self, alarms: Sequence[Alarm], observers: Sequence[Observer]) -> Verdict | None:
+        """Record each guard's first warning and tell it; give the verdict that ends the trial, if one does."""
+        for alarm in alarms:
+            reason = alarm.verdict.reason
+            if alarm.action is Action.WARN and reason not in self.warned:
+                self.warned.add(reason)
+                self.folder.append_warning(
+                    reason, alarm.verdict.detail, alarm.first_step, alarm.step
+                )
+                for observer in observers:
+                    observer.warned(self.asked.trial_number, alarm)
+        return next((a.verdict for a in alarms if a.action is Action.STOP), None)
+
+    def done(self) -> Verdict | None:
+        """The end of a trial whose steps are all done and judged."""
+        if self.step < self.spec.trainer.steps or not self.is_evaluated():
+            return None
+        return Verdict(StopReason.DONE, f"ran its course of {self.step} steps")
 
     def outcome(self, verdict: Verdict) -> TrialOutcome:
         """Say what the attempt comes to, ended for ``verdict``."""
@@ -158,15 +191,9 @@ class Attempt:
         point = self.points.get(0)
         return point if point is not None and point.is_healthy else None
 
-    def _remember(self, metrics: StepMetrics) -> None:
-        guard = self.spec.kl_guard
-        self.recent.append(metrics)
-        while len(self.recent) > (1 if guard is None else guard.patience):
-            self.recent.popleft()
 
-
-def _step_of_row(row: Mapping[str, Any], slot: int) -> StepMetrics:
-    """A recorded step, as far as the guards look at it; null (non-finite) becomes NaN."""
+def _step_of_row(row: Mapping[str, Any], slot: int, profile: TokenProfile | None) -> StepMetrics:
+    """A recorded step; null (non-finite) becomes NaN."""
 
     def number(name: str) -> float:
         value = row.get(name)
@@ -182,5 +209,6 @@ def _step_of_row(row: Mapping[str, Any], slot: int) -> StepMetrics:
         beta=number("ctrl/beta"),
         tokens=int(row.get("tokens/step") or 0),
         is_finite=True,
-        values={},
+        values={name: number(name) for name in row if name in METRICS},
+        profile=profile,
     )

@@ -93,17 +93,15 @@ class _Search:
             self._admit(free[0], asked)
 
     def evaluate_due(self) -> bool:
-        """Evaluate the slots that are due; end those that are done or beaten. True if any ended."""
+        """Evaluate the slots that are due; end those that are stopped, done or beaten. True if any ended."""
         before = len(self.running)
         self._evaluate([slot for slot, attempt in self.running.items() if attempt.is_due()])
         for attempt in list(self.running.values()):
-            if attempt.is_done():
-                detail = f"ran its course of {attempt.step} steps"
-                self._finish(attempt, Verdict(StopReason.DONE, detail))
-            elif attempt.is_evaluated():
-                beaten = self._ledger.judge_peers(attempt.asked, attempt.step)
-                if beaten is not None:
-                    self._finish(attempt, beaten)
+            verdict = attempt.heed(attempt.evaluation_alarms(), self._observers) or attempt.done()
+            if verdict is None and attempt.is_evaluated():
+                verdict = self._ledger.judge_peers(attempt.asked, attempt.step)
+            if verdict is not None:
+                self._finish(attempt, verdict)
         return len(self.running) < before
 
     def train_step(self) -> None:
@@ -154,18 +152,22 @@ class _Search:
         )
         for observer in self._observers:
             observer.admitted(event)
+        if step > 0:
+            self._heed_step(attempt)  # a crash may have hit between a guard's stop and its record
 
     def _take_steps(self, measured: Sequence[StepMetrics]) -> None:
         for metrics in measured:
-            if metrics.slot in self.running:  # else a fault beside it has ended its trial meanwhile
-                self._take_step(self.running[metrics.slot], metrics)
+            attempt = self.running.get(metrics.slot)
+            if attempt is None:
+                continue  # a fault beside it has ended its trial meanwhile
+            attempt.advance(metrics)
+            attempt.folder.append_step(metrics)
+            for observer in self._observers:
+                observer.stepped(metrics)
+            self._heed_step(attempt)
 
-    def _take_step(self, attempt: Attempt, metrics: StepMetrics) -> None:
-        attempt.advance(metrics)
-        attempt.folder.append_step(metrics)
-        for observer in self._observers:
-            observer.stepped(metrics)
-        verdict = attempt.guard(self._clock())
+    def _heed_step(self, attempt: Attempt) -> None:
+        verdict = attempt.heed(attempt.step_alarms(self._clock()), self._observers)
         if verdict is not None:
             self._finish(attempt, verdict)
 
@@ -203,6 +205,8 @@ class _Search:
             self._evaluate([attempt.slot])
             if self.running.get(attempt.slot) is not attempt:
                 return  # the evaluation itself ended it
+        # What shows the set-up to be at fault would show it again.
+        may_retry = may_retry and verdict.reason is not StopReason.NEGATIVE_KL
         outcome = attempt.outcome(verdict)
         attempt.folder.append_outcome(outcome)
         self._ledger.tell(attempt.asked, outcome, may_retry=may_retry)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from kltune.guard.alarm import Alarm
 from kltune.metrics.record import EvalMetrics, StepMetrics
 from kltune.spec.trial import TrialSpec
 from kltune.trial.outcome import TrialOutcome
@@ -39,6 +40,10 @@ class Observer(Protocol):
 
     def evaluated(self, metrics: EvalMetrics) -> None:
         """A slot was judged on the select prompts."""
+        ...
+
+    def warned(self, trial_number: int, alarm: Alarm) -> None:
+        """A guard warned of a trial, which goes on; once for each guard and trial."""
         ...
 
     def ended(self, outcome: TrialOutcome) -> None:

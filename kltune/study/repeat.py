@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from kltune.errors import OutOfMemoryFault, RunError, SlotsLostFault, TrialFault
-from kltune.guard.judge import StepWatch, judge_steps
+from kltune.guard.finite import judge_finite
+from kltune.guard.judge import StepWatch
 from kltune.metrics.record import EvalMetrics, StepMetrics
 from kltune.spec.study import StudySpec
 from kltune.spec.trial import TrialSpec
@@ -165,7 +166,7 @@ class _Session:
                 continue
             held.step = metrics.step
             held.folder.append_step(metrics)
-            held.end = judge_steps([metrics], None, self.where.spec.kl_unit)
+            held.end = judge_finite(metrics)
             if held.end is None and metrics.step % self.where.spec.evaluate.every == 0:
                 self._save(metrics.slot, held)
 

@@ -11,11 +11,11 @@ import json
 import logging
 import sqlite3
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import optuna
 from sqlalchemy import event
@@ -24,6 +24,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from kltune.errors import StudyError
 from kltune.spec.study import StudySpec
 from kltune.study.place import DATABASE, check_folder
+from kltune.study.same_spec import FREE_TO_CHANGE, differences, kept
 from kltune.study.sampler import make_sampler
 
 SCHEMA = 1
@@ -35,9 +36,6 @@ BUSY_TIMEOUT_S = 60
 
 OPTUNA_SCHEMA = "v3.2.0.a"
 """Table revision of the pinned Optuna (a test compares it with Optuna's own)."""
-
-FREE_TO_CHANGE = ("budget", "guards.wall", "tracking", "pruning")
-"""Parts of a spec that a study may go on with although they changed."""
 
 _logger = logging.getLogger(__name__)
 
@@ -125,7 +123,7 @@ def _create(study_path: Path, spec: StudySpec, storage: optuna.storages.RDBStora
 
 
 def _stamp(study: optuna.Study, spec: StudySpec) -> None:
-    study.set_user_attr(_ATTR_SPEC, _kept(spec))
+    study.set_user_attr(_ATTR_SPEC, kept(spec))
     study.set_user_attr(_ATTR_DIGEST, digest(spec))
     study.set_user_attr(_ATTR_SCHEMA, SCHEMA)
 
@@ -239,13 +237,7 @@ def _check_same_spec(study_path: Path, attrs: Mapping[str, Any], spec: StudySpec
             f"{study_path}: made with schema {schema} of kltune, this one reads {SCHEMA}; "
             "upgrade kltune, or run with --fresh, which moves this study aside"
         )
-    old = dict(_flat(cast("dict[str, Any]", attrs[_ATTR_SPEC])))
-    new = dict(_flat(_kept(spec)))
-    changed = [
-        f"  {key}: {_text(old, key)} in the study, {_text(new, key)} now"
-        for key in sorted(old.keys() | new.keys())
-        if old.get(key) != new.get(key)
-    ]
+    changed = [f"  {sentence}" for sentence in differences(attrs[_ATTR_SPEC], kept(spec))]
     if changed:
         raise StudyError(
             f"{study_path}: this study belongs to another spec ({len(changed)} difference(s))\n"
@@ -257,29 +249,4 @@ def _check_same_spec(study_path: Path, attrs: Mapping[str, Any], spec: StudySpec
 
 def digest(spec: StudySpec) -> str:
     """A fingerprint of everything that must stay the same within a study."""
-    return hashlib.sha256(json.dumps(_kept(spec), sort_keys=True).encode()).hexdigest()
-
-
-def _kept(spec: StudySpec) -> dict[str, Any]:
-    """The spec as plain JSON, without what is free to change."""
-    whole: dict[str, Any] = spec.model_dump(mode="json")
-    for path in FREE_TO_CHANGE:
-        section, _, key = path.partition(".")
-        if key:
-            whole[section].pop(key, None)
-        else:
-            whole.pop(section, None)
-    return whole
-
-
-def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted keys and their values; lists (choices, ranges) stay whole."""
-    for key, value in tree.items():
-        if isinstance(value, dict) and value:
-            yield from _flat(cast("dict[str, Any]", value), f"{prefix}{key}.")
-        elif value not in (None, {}, []):  # nothing given: older versions did not know the field
-            yield f"{prefix}{key}", value
-
-
-def _text(flat: Mapping[str, Any], key: str) -> str:
-    return json.dumps(flat[key], ensure_ascii=False) if key in flat else "not given"
+    return hashlib.sha256(json.dumps(kept(spec), sort_keys=True).encode()).hexdigest()

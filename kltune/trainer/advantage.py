@@ -61,16 +61,22 @@ def advantages(
     """
     if rule.algorithm == "ppo":
         raise ValueError("ppo takes its advantages from a critic: ppo_advantages")
-    cost_NT = cost_NT.where(mask_NT, 0.0)
-    reward_N = (score_N - _whole_cost(cost_NT, mask_NT, rule.credit)).where(is_scored_N, 0.0)
-    if rule.credit == "reward-to-go":
-        return_NC = score_N[:, None] - _cost_to_go(cost_NT, rule.pays_own_token)
-    else:
-        return_NC = reward_N[:, None]
+    reward_N, return_NC = returns_of(score_N, is_scored_N, cost_NT, mask_NT, rule)
     rows_NT = mask_NT & is_scored_N[:, None]
     if rule.algorithm == "reinforce":
         return _over_batch(return_NC.expand(mask_NT.shape), reward_N, is_scored_N, rows_NT)
     return _over_groups(return_NC, reward_N, is_scored_N, rows_NT, rule)
+
+
+def returns_of(
+    score_N: Tensor, is_scored_N: Tensor, cost_NT: Tensor, mask_NT: Tensor, rule: AdvantageRule
+) -> tuple[Tensor, Tensor]:
+    """Reward of each completion (0 where unscored), and the return of its tokens, ``[N, C]``; both linear."""
+    cost_NT = cost_NT.where(mask_NT, 0.0)
+    reward_N = (score_N - _whole_cost(cost_NT, mask_NT, rule.credit)).where(is_scored_N, 0.0)
+    if rule.credit == "reward-to-go":
+        return reward_N, score_N[:, None] - _cost_to_go(cost_NT, rule.pays_own_token)
+    return reward_N, reward_N[:, None]
 
 
 def ppo_rewards(score_N: Tensor, is_scored_N: Tensor, cost_NT: Tensor, mask_NT: Tensor) -> Tensor:
@@ -159,7 +165,7 @@ def _over_groups(
     reward_PG = reward_N.view_as(scored_PG)
     if rule.algorithm == "grpo":
         advantage_PGC = (
-            advantage_PGC / (_scored_std(reward_PG, scored_PG) + STD_EPSILON)[:, None, None]
+            advantage_PGC / (scored_std(reward_PG, scored_PG) + STD_EPSILON)[:, None, None]
         )
     # Rounding of the mean can leave a spread of 1e-8 in a group of equal returns; look at the returns.
     # A single scored one is equal to all there are.
@@ -180,7 +186,7 @@ def _all_equal(values_PGC: Tensor, scored_PG1: Tensor) -> Tensor:
     return ((values_PGC == first_P1C) | ~scored_PG1).all(dim=1, keepdim=True)
 
 
-def _scored_std(reward_PG: Tensor, scored_PG: Tensor) -> Tensor:
+def scored_std(reward_PG: Tensor, scored_PG: Tensor) -> Tensor:
     """Standard deviation of a group's scored rewards with n - 1; 0 for fewer than two."""
     count_P = scored_PG.sum(dim=1)
     mean_P = reward_PG.where(scored_PG, 0.0).sum(dim=1) / count_P.clamp(min=1)

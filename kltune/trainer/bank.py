@@ -7,9 +7,12 @@ from pathlib import Path
 
 from kltune.errors import OutOfMemoryFault
 from kltune.metrics.record import EvalMetrics, StepMetrics
+from kltune.metrics.trace import StepTrace
 from kltune.spec.model import ModelSpec
+from kltune.spec.trainer import TrainerSpec
 from kltune.spec.trial import TrialSpec
 from kltune.trainer import checkpoint, lora
+from kltune.trainer.activations import rows_at_once
 from kltune.trainer.controller import start_control
 from kltune.trainer.critic import Critic
 from kltune.trainer.data import TaskData
@@ -25,7 +28,8 @@ from kltune.trainer.protocol import Ahead
 from kltune.trainer.rows import Rows
 from kltune.trainer.slot import SlotState
 from kltune.trainer.stack import TrainableStack
-from kltune.trainer.train_step import train_step
+from kltune.trainer.trace import step_trace
+from kltune.trainer.train_step import traced_step, train_step
 
 
 class Bank:
@@ -54,7 +58,9 @@ class Bank:
             critic=Critic(num_slots, width, loaded.device) if has_critic else None,
             data=data,
             settings=settings,
-            micro_batch=MicroBatch(trainer.rows, trainer.micro_batch, _relief(loaded)),
+            micro_batch=MicroBatch(
+                trainer.rows, _rows_at_once(loaded, data, trainer), _relief(loaded)
+            ),
             phases=Phases(loaded.device),
             size=ModelSize.of(loaded.body, loaded.head, loaded.model.config),
         )
@@ -115,6 +121,15 @@ class Bank:
         self._fault = fault
         return metrics
 
+    def traced_step(self, slot: int) -> tuple[StepMetrics, StepTrace]:
+        """One step of the slot alone, the same to the last bit, and everything that its loss was made of.
+
+        Raises:
+            TrialFault: a scorer failed, or memory ran out.
+        """
+        metrics, step = traced_step(self.parts, slot, self._states[slot])
+        return metrics, step_trace(self.parts, *step)
+
     def evaluate(self, slots: Sequence[int]) -> tuple[EvalMetrics, ...]:
         """Judge ``slots`` on the select prompts."""
         if not slots:
@@ -158,6 +173,13 @@ class Bank:
                 parts.optimizer.reset(row)
         if parts.critic is not None:
             parts.critic.reset(slot)
+
+
+def _rows_at_once(loaded: LoadedModel, data: TaskData, trainer: TrainerSpec) -> int:
+    """As the spec says; else by the size of the activations, on a CPU, where smaller pieces are as fast."""
+    if trainer.micro_batch is not None or loaded.device.type != "cpu":
+        return trainer.micro_batch or trainer.rows
+    return rows_at_once(loaded.body, trainer, data.train.width)
 
 
 def _relief(loaded: LoadedModel) -> Callable[[], bool]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from torch import Tensor
 
@@ -39,6 +39,23 @@ class Batch:
             self.shaped[one],
         )
 
+    def between(self, first: int, end: int) -> Batch:
+        """Rows ``first`` to ``end`` - 1 of every slot."""
+        return Batch(
+            self.slots,
+            self.states,
+            self.rollout.between(first, end),
+            self.proxy_KN[:, first:end],
+            tuple(
+                replace(
+                    one,
+                    score_N=one.score_N[first:end],
+                    is_scored_N=one.is_scored_N[first:end],
+                )
+                for one in self.shaped
+            ),
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Measured:
@@ -64,6 +81,8 @@ class Credit:
     prices: Prices
     kl_clipped_tokens: int
     """Tokens whose KL in the reward met ``kl.clip``."""
+    cost_NT: Tensor | None = None
+    """Price x KL of each token as the reward pays it, in shaped reward; none where it pays none."""
 
 
 @dataclass(slots=True)

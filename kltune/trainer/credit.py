@@ -19,6 +19,7 @@ from kltune.trainer.advantage import (
     whiten,
 )
 from kltune.trainer.batch import Batch, Credit, Measured
+from kltune.trainer.cost_part import cost_part, ppo_cost_part
 from kltune.trainer.kl import TokenKL
 from kltune.trainer.logprobs import Logprobs
 from kltune.trainer.parts import BankParts
@@ -50,15 +51,11 @@ def _credit(parts: BankParts, batch: Batch, measured: Measured, row: int) -> Cre
     cost_NT, clipped = _cost(parts, measured, state.spec.penalty, price, mask_NT, row)
     trainer = parts.settings.trainer
     critic = trainer.value_function
-    rule = AdvantageRule(
-        trainer.algorithm,
-        trainer.group_size,
-        trainer.credit,
-        pays_own_token=state.spec.penalty is not Penalty.EXACT_FULL,
-    )
+    paid_NT = None if price.reward == 0.0 else cost_NT
     if critic is None:
+        rule = _advantage_rule(parts, state.spec.penalty)
         worth = advantages(shaped.score_N, shaped.is_scored_N, cost_NT, mask_NT, rule)
-        return Credit(worth, None, price, clipped)
+        return Credit(worth, None, price, clipped, paid_NT)
     assert measured.values_KNT is not None, "ppo has a critic"
     values_NT = measured.values_KNT[row]
     reward_NT = ppo_rewards(shaped.score_N, shaped.is_scored_N, cost_NT, mask_NT)
@@ -71,7 +68,42 @@ def _credit(parts: BankParts, batch: Batch, measured: Measured, row: int) -> Cre
         advantage_NT = whiten(advantage_NT, known_NT)
     reward_N = (shaped.score_N - cost_NT.sum(dim=-1)).where(shaped.is_scored_N, 0.0)
     worth = Advantages(reward_N, advantage_NT.where(known_NT, 0.0), zero_group_frac=0.0)
-    return Credit(worth, returns_NT.where(known_NT, values_NT), price, clipped)
+    return Credit(worth, returns_NT.where(known_NT, values_NT), price, clipped, paid_NT)
+
+
+def paid_part(
+    parts: BankParts, batch: Batch, measured: Measured, credit: Credit, row: int
+) -> Tensor | None:
+    """The part of one slot's advantages that the KL paid in the reward makes, ``[N, T]``; none where none is paid."""
+    if credit.cost_NT is None:
+        return None
+    state, shaped, mask_NT = batch.states[row], batch.shaped[row], batch.rollout.mask_KNT[row]
+    score_N, is_scored_N, cost_NT = shaped.score_N, shaped.is_scored_N, credit.cost_NT
+    critic = parts.settings.trainer.value_function
+    if critic is None:
+        rule = _advantage_rule(parts, state.spec.penalty)
+        return cost_part(score_N, is_scored_N, cost_NT, mask_NT, rule)
+    assert measured.values_KNT is not None, "ppo has a critic"
+    reward_NT = ppo_rewards(score_N, is_scored_N, cost_NT, mask_NT)
+    total_NT, _ = ppo_advantages(
+        reward_NT, measured.values_KNT[row], mask_NT, critic.gamma, critic.gae_lambda
+    )
+    return ppo_cost_part(
+        cost_NT,
+        mask_NT & is_scored_N[:, None],
+        (critic.gamma, critic.gae_lambda),
+        total_NT if critic.whiten else None,
+    )
+
+
+def _advantage_rule(parts: BankParts, penalty: Penalty | None) -> AdvantageRule:
+    trainer = parts.settings.trainer
+    return AdvantageRule(
+        trainer.algorithm,
+        trainer.group_size,
+        trainer.credit,
+        pays_own_token=penalty is not Penalty.EXACT_FULL,
+    )
 
 
 def _cost(

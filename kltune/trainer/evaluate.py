@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from kltune.metrics.record import EvalMetrics, EvalSample, OtherGold
+from kltune.metrics.record import EvalMetrics, EvalSample, OtherGold, TokenOutlier
 from kltune.tasks.protocol import Prompt, Sample
 from kltune.trainer import kl
 from kltune.trainer.data import samples_of, spread_evenly
@@ -23,6 +23,7 @@ from kltune.trainer.flops import StepTokens, evaluation_flops
 from kltune.trainer.keyed import Purpose, uniforms
 from kltune.trainer.logprobs import Completions, Logprobs, score
 from kltune.trainer.micro_batch import MicroBatch, within_memory
+from kltune.trainer.outliers import token_outliers
 from kltune.trainer.parts import BankParts
 from kltune.trainer.reduce import sequence_mean, sequence_sum, token_mean
 from kltune.trainer.rollout import Rollout, rollout
@@ -111,6 +112,7 @@ class _Rows:
     entropy_token: float
     gflop: float
     """Useful operations / 1e9."""
+    outliers: tuple[TokenOutlier, ...]
 
 
 def _rows_of(
@@ -129,7 +131,8 @@ def _rows_of(
 
     mask_RT = _pad_and_join([piece.rollout.mask_KNT[row] for piece in pieces])
     exact_RT = joined("exact_kl_KNT")
-    log_ratio_RT = joined("policy_KNT") - joined("reference_KNT")
+    policy_RT, reference_RT = joined("policy_KNT"), joined("reference_KNT")
+    log_ratio_RT = policy_RT - reference_RT
     return _Rows(
         samples=samples,
         exact_seq=sequence_sum(exact_RT, mask_RT).tolist(),
@@ -139,6 +142,9 @@ def _rows_of(
         k3_token=float(token_mean(kl.k3(log_ratio_RT), mask_RT)),
         entropy_token=float(token_mean(joined("entropy_KNT"), mask_RT)),
         gflop=_operations(parts, pieces, row) / 1e9,
+        outliers=token_outliers(
+            parts.loaded.tokenizer, samples, (exact_RT, policy_RT, reference_RT), mask_RT
+        ),
     )
 
 
@@ -205,6 +211,7 @@ def _metrics(
         values=values,
         samples=_kept(parts, rows, gold, proxy, others),
         others={name: _other(_by_prompt(parts, scores)) for name, scores in others.items()},
+        outliers=rows.outliers,
     )
 
 

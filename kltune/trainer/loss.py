@@ -6,7 +6,7 @@ same weights. Shapes: N sequences, T completion tokens of one slot.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -57,6 +57,16 @@ class LossRule:
 
 
 @dataclass(frozen=True, slots=True)
+class Seen:
+    """What the loss of a micro-batch was made of, as it was."""
+
+    rows_B: Tensor
+    """Which rows, counted within the batch at hand."""
+    inputs: LossInputs
+    rule: LossRule
+
+
+@dataclass(frozen=True, slots=True)
 class LossTerms:
     """Weighted sums over the micro-batch; they add up over micro-batches."""
 
@@ -70,6 +80,10 @@ class LossTerms:
     kl_clipped_tokens: int
     update_kl: float
     """Sum over valid tokens, unweighted, of ratio - 1 - log ratio: KL(behaviour || policy now), nats."""
+    grad_kl_share: float | None = None
+    """Share of the KL in the gradient of these rows; none where it was not measured."""
+    seen: Seen | None = None
+    """Kept for a trace alone."""
 
 
 def slot_loss(inputs: LossInputs, rule: LossRule) -> LossTerms:
@@ -94,6 +108,20 @@ def slot_loss(inputs: LossInputs, rule: LossRule) -> LossTerms:
         kl_clipped_tokens=kl_clipped_tokens,
         update_kl=float((torch.expm1(moved_NT) - moved_NT).sum()),
     )
+
+
+def kl_part(inputs: LossInputs, rule: LossRule, paid_NT: Tensor | None) -> Tensor:
+    """What the KL makes of ``slot_loss``: the penalty, and the policy loss of the part of the advantages it paid for.
+
+    ``paid_NT``: that part; none where the reward pays for no KL. The policy loss has two parts only
+    where no ratio is clipped, as in the first update of a rollout.
+    """
+    penalty, _ = _kl_loss(inputs, rule)
+    if paid_NT is None:
+        return penalty
+    ratio_NT = (inputs.logprobs_NT - inputs.old_logprobs_NT).where(inputs.mask_NT, 0.0)
+    policy, _ = _policy_loss(replace(inputs, advantage_NT=paid_NT), rule, ratio_NT)
+    return policy + penalty
 
 
 def _policy_loss(inputs: LossInputs, rule: LossRule, log_ratio_NT: Tensor) -> tuple[Tensor, int]:

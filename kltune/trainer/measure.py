@@ -33,7 +33,7 @@ def measure(
             _measure_piece(parts, batch, view, scoring, completions.take(index_KB))
             for index_KB in cut(every_row(batch), micro_batch)
         ]
-        return _join(pieces)
+        return join(pieces)
 
 
 def measure_with_graph(
@@ -107,7 +107,8 @@ def _values(parts: BankParts, batch: Batch, completions: Completions) -> Tensor 
     return critic.values(hidden.states_KNTD, parts.critic.heads(batch.slots), completions.mask_KNT)
 
 
-def _join(pieces: list[Measured]) -> Measured:
+def join(pieces: list[Measured]) -> Measured:
+    """The rows of all pieces, in order."""
     if len(pieces) == 1:
         return pieces[0]
     logprobs = Logprobs.join([piece.logprobs for piece in pieces])

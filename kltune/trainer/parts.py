@@ -72,6 +72,8 @@ class BankParts:
     phases: Phases
     size: ModelSize
     """What a token costs, for the accounting."""
+    keeps_inputs: bool = False
+    """Keep what each update's loss was made of (`LossTerms.seen`), for a trace."""
 
     @property
     def slot_by_slot(self) -> bool:

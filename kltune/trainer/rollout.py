@@ -73,6 +73,21 @@ class Rollout:
             self.ended_KN[one],
         )
 
+    def between(self, first: int, end: int) -> Rollout:
+        """Rows ``first`` to ``end`` - 1 of every slot, as wide as they are."""
+        num_slots, num_rows, _ = self.ids_KNT.shape
+
+        def of_prompts(tensor: Tensor) -> Tensor:
+            return tensor.view(num_slots, num_rows, -1)[:, first:end].flatten(0, 1)
+
+        return Rollout(
+            PaddedPrompts(of_prompts(self.prompts.ids), of_prompts(self.prompts.mask)),
+            self.ids_KNT[:, first:end],
+            self.mask_KNT[:, first:end],
+            self.sampler_logprobs_KNT[:, first:end],
+            self.ended_KN[:, first:end],
+        )
+
 
 class Decoder(Protocol):
     """Rows that are read one position after another."""

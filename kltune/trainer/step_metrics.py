@@ -168,6 +168,7 @@ def _updates(
     terms = [term for update in updates.terms for term in update]
     num_updates = len(updates.terms)
     seen = max(1, tokens * trainer.epochs)
+    kl_shares = [term.grad_kl_share for term in terms if term.grad_kl_share is not None]
     last_pass = [t for update in updates.terms[-trainer.minibatches :] for t in update]
     return {
         "train/loss": sum(float(term.loss) for term in terms) / num_updates,
@@ -182,6 +183,7 @@ def _updates(
         "train/updates": float(sum(map(math.isfinite, updates.norms))),
         "kl/update_token": sum(term.update_kl for term in last_pass) / max(1, tokens),
         **({"train/value_loss": fmean(updates.value_losses)} if updates.value_losses else {}),
+        **({"train/grad_kl_share": kl_shares[0]} if kl_shares else {}),
     }
 
 

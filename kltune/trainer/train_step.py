@@ -6,6 +6,7 @@ Shapes: K active slots, N sequences per slot, T completion tokens.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import torch
 
@@ -38,6 +39,27 @@ def train_step(
         TrialFault: a scorer failed, or memory ran out. Nothing was changed yet, unless it ran out
             in a later update of the step: then the slots keep the updates made before.
     """
+    ended, fault = _train(parts, states)
+    seconds = parts.phases.metrics(len(states))
+    return tuple(step_metrics.step_metrics(parts, *one, seconds) for one in ended), fault
+
+
+def traced_step(
+    parts: BankParts, slot: int, state: SlotState
+) -> tuple[StepMetrics, tuple[Batch, Learned, SlotOutcome]]:
+    """Advance one slot by the same step, and keep all that the step was made of.
+
+    Raises:
+        TrialFault: as for :func:`train_step`.
+    """
+    (ended,), _ = _train(replace(parts, keeps_inputs=True), {slot: state})
+    return step_metrics.step_metrics(parts, *ended, parts.phases.metrics(1)), ended
+
+
+def _train(
+    parts: BankParts, states: Mapping[int, SlotState]
+) -> tuple[list[tuple[Batch, Learned, SlotOutcome]], OutOfMemoryFault | None]:
+    """The step itself."""
     slots = tuple(sorted(states))
     phases = parts.phases
     phases.restart()
@@ -63,9 +85,7 @@ def train_step(
         learned = within_memory(lambda: learn(parts, batch), max(slots))
         for row in range(len(slots)):
             ended.append((batch, learned, _finish_slot(parts, batch, learned, row)))
-    seconds = phases.metrics(len(slots))
-    metrics = tuple(step_metrics.step_metrics(parts, *one, seconds) for one in ended)
-    return metrics, OutOfMemoryFault(tuple(blamed), reason) if blamed else None
+    return ended, OutOfMemoryFault(tuple(blamed), reason) if blamed else None
 
 
 def _roll_out(parts: BankParts, slots: Sequence[int], states: Mapping[int, SlotState]) -> Rollout:

@@ -13,10 +13,12 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from kltune.trainer.activations import learns_by_groups
 from kltune.trainer.aggregate import token_weights
 from kltune.trainer.batch import Batch, Credit, Learned, Measured, SlotUpdates
 from kltune.trainer.credit import credits_of, token_kl
 from kltune.trainer.critic_pass import CriticPass, critic_pull, step_critic
+from kltune.trainer.gradient_split import GradientSplit
 from kltune.trainer.keyed import Purpose, generator
 from kltune.trainer.logprobs import (
     Completions,
@@ -26,8 +28,8 @@ from kltune.trainer.logprobs import (
     hidden_states,
     take_rows,
 )
-from kltune.trainer.loss import LossInputs, LossRule, LossTerms, slot_loss
-from kltune.trainer.measure import cut, every_row, measure, measure_with_graph
+from kltune.trainer.loss import LossInputs, LossRule, LossTerms, Seen, slot_loss
+from kltune.trainer.measure import cut, every_row, join, measure, measure_with_graph
 from kltune.trainer.optimizer import AdamWSettings
 from kltune.trainer.parts import BankParts
 from kltune.trainer.stack import TrainableView
@@ -58,9 +60,10 @@ def learn(parts: BankParts, batch: Batch) -> Learned:
     measured = parts.micro_batch.run(lambda size: measure(parts, batch, view, scoring, size))
     credits = credits_of(parts, batch, measured)
     updates = _start(batch, measured)
-    for index_KB in _minibatches(parts, batch):
+    for number, index_KB in enumerate(_minibatches(parts, batch)):
+        rows = (index_KB, number == 0)
         gradients = parts.micro_batch.run(
-            lambda size, rows=index_KB: _gradients(parts, batch, measured, credits, rows, size)
+            lambda size, rows=rows: _gradients(parts, batch, measured, credits, rows, size)
         )
         _apply(parts, batch, gradients, updates)
     return Learned(measured, credits, updates)
@@ -70,22 +73,26 @@ def _learn_once(parts: BankParts, batch: Batch) -> Learned:
     """One update of the whole rollout.
 
     On policy the log-probs of the update are those of the rollout's weights, so one
-    micro-batch needs one policy pass; with several, the KL paid in the reward needs whole
-    groups first, so a pass without gradient comes before.
+    micro-batch needs one policy pass, and so do several of whole groups; where the KL paid in
+    the reward needs more rows than a micro-batch holds, a pass without gradient comes before.
     """
     rows_KN = every_row(batch)
 
     def attempt(size: int) -> tuple[Measured, list[Credit], Gradients]:
         view = parts.stack.view(batch.slots)
+        trainer = parts.settings.trainer
+        if size < rows_KN.shape[1] and learns_by_groups(trainer) and not size % trainer.group_size:
+            return _learn_groups(parts, batch, size)
         if size < rows_KN.shape[1]:
             measured = measure(parts, batch, view, _scoring(parts, batch), size)
             credits = credits_of(parts, batch, measured)
-            return measured, credits, _gradients(parts, batch, measured, credits, rows_KN, size)
+            rows = (rows_KN, True)
+            return measured, credits, _gradients(parts, batch, measured, credits, rows, size)
         view.grad_KP.zero_()
         measured, fresh = measure_with_graph(parts, batch, view, _scoring(parts, batch))
         credits = credits_of(parts, batch, measured)
         weights = _weights(parts, batch, rows_KN)
-        terms = _backward(parts, batch, measured, credits, (fresh, rows_KN, weights), view)
+        terms = _backward(parts, batch, measured, credits, (fresh, rows_KN, weights, True), view)
         parts.stack.collect(view, batch.slots)
         return measured, credits, Gradients([[term] for term in terms], [], None)
 
@@ -93,6 +100,30 @@ def _learn_once(parts: BankParts, batch: Batch) -> Learned:
     updates = _start(batch, measured)
     _apply(parts, batch, gradients, updates)
     return Learned(measured, credits, updates)
+
+
+def _learn_groups(
+    parts: BankParts, batch: Batch, size: int
+) -> tuple[Measured, list[Credit], Gradients]:
+    """``size`` rows at a time, all of them whole groups: one pass each, activations kept of these alone."""
+    view, scoring = parts.stack.view(batch.slots), _scoring(parts, batch)
+    view.grad_KP.zero_()
+    weights_KNT = _weights(parts, batch, every_row(batch))
+    pieces: list[Measured] = []
+    terms: list[list[LossTerms]] = [[] for _ in batch.slots]
+    for first in range(0, weights_KNT.shape[1], size):
+        some = batch.between(first, first + size)
+        measured, fresh = measure_with_graph(parts, some, view, scoring)
+        credits = credits_of(parts, some, measured)
+        rows = (fresh, every_row(some), weights_KNT[:, first : first + size], first == 0)
+        for kept, new in zip(
+            terms, _backward(parts, some, measured, credits, rows, view), strict=True
+        ):
+            kept.append(new)
+        pieces.append(measured)
+    parts.stack.collect(view, batch.slots)
+    measured = join(pieces)
+    return measured, credits_of(parts, batch, measured), Gradients(terms, [], None)
 
 
 def _scoring(parts: BankParts, batch: Batch) -> Scoring:
@@ -132,10 +163,14 @@ def _gradients(
     batch: Batch,
     measured: Measured,
     credits: list[Credit],
-    index_KB: Tensor,
+    update: tuple[Tensor, bool],
     micro_batch: int,
 ) -> Gradients:
-    """Leave the gradients of the summed losses in the stack; ``micro_batch`` rows of every slot at a time."""
+    """Leave the gradients of the summed losses in the stack; ``micro_batch`` rows of every slot at a time.
+
+    ``update``: its rows, and whether it is the first of the step.
+    """
+    index_KB, is_first = update
     view = parts.stack.view(batch.slots)
     view.grad_KP.zero_()
     scoring = _scoring(parts, batch)
@@ -150,10 +185,11 @@ def _gradients(
             fresh = compare(parts.loaded, policy, measured.reference.take(piece), rows, scoring)
         for kept, new in zip(
             terms,
-            _backward(parts, batch, measured, credits, (fresh, piece, weight_KBT), view),
+            _backward(parts, batch, measured, credits, (fresh, piece, weight_KBT, is_first), view),
             strict=True,
         ):
             kept.append(new)
+        is_first = False
         with parts.phases.of("update"):
             critic.add(rows, piece, weight_KBT)
     parts.stack.collect(view, batch.slots)
@@ -178,12 +214,16 @@ def _backward(
     batch: Batch,
     measured: Measured,
     credits: list[Credit],
-    piece: tuple[Logprobs, Tensor, Tensor],
+    piece: tuple[Logprobs, Tensor, Tensor, bool],
     view: TrainableView,
 ) -> list[LossTerms]:
-    """Add the policy gradient of some rows to ``view``; ``piece``: their log-probs, indices and weights."""
-    fresh, index_KB, weight_KBT = piece
+    """Add the policy gradient of some rows to ``view``.
+
+    ``piece``: their log-probs, indices and weights, and whether they are the step's first.
+    """
+    fresh, index_KB, weight_KBT, is_first = piece
     trainer = parts.settings.trainer
+    split = GradientSplit(parts, batch, measured, credits, is_first)
     losses: list[Tensor] = []
     terms: list[LossTerms] = []
     for row, state in enumerate(batch.states):
@@ -210,11 +250,14 @@ def _backward(
         )
         found = slot_loss(inputs, rule)
         losses.append(found.loss)
-        terms.append(replace(found, loss=found.loss.detach()))
+        split.add(row, index_B, inputs, rule)
+        seen = Seen(index_B, inputs, rule) if parts.keeps_inputs else None
+        terms.append(replace(found, loss=found.loss.detach(), seen=seen))
     # A NaN in one slot's loss stays there: d(sum)/d(loss_k) is 1 for every k.
     with parts.phases.of("update"):
+        split.take(view)
         view.add_gradients(torch.stack(losses).sum())
-    return terms
+        return split.shared(terms, view)
 
 
 def _apply(

@@ -1,14 +1,14 @@
 """A trial's folder: settings, metrics, samples and events in, the record on disk out.
 
-``trials/00007/{config.json, metrics.jsonl, tokens.jsonl, evals.jsonl, samples.jsonl, events.jsonl,
-checkpoints/{last,best}/}``. Rows are only ever appended; a later attempt that repeats a
+``trials/00007/{config.json, metrics.jsonl, tokens.jsonl, evals.jsonl, samples.jsonl, outliers.jsonl,
+events.jsonl, checkpoints/{last,best}/}``. Rows are only ever appended; a later attempt that repeats a
 step wins when read (kltune.trial.record).
 """
 
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from kltune.metrics.gold_names import gold_metric
 from kltune.metrics.jsonl import append_rows, write_json
 from kltune.metrics.names import check_names, trl_names
 from kltune.metrics.record import EvalMetrics, EvalSample, StepMetrics, TokenProfile
-from kltune.metrics.rows import CONFIG, EVALS, EVENTS, SAMPLES, STEPS, TOKENS
+from kltune.metrics.rows import CONFIG, EVALS, EVENTS, OUTLIERS, SAMPLES, STEPS, TOKENS
 from kltune.spec.trial import BetaUnit, KLUnit, TrialSpec
 from kltune.trial.outcome import STATE_OF, TrialOutcome
 
@@ -31,11 +31,13 @@ class TrialFolder:
     """1 for the first attempt of the trial."""
     under: str = "trials"
     """The folder of such folders."""
+    name: str | None = None
+    """Of the trial's folder; none: the trial's number."""
 
     @property
     def path(self) -> Path:
         """The trial's folder, the same for every attempt."""
-        return self.study_path / self.under / f"{self.trial_number:05d}"
+        return self.study_path / self.under / (self.name or f"{self.trial_number:05d}")
 
     @property
     def last_checkpoint(self) -> Path:
@@ -92,7 +94,7 @@ class TrialFolder:
         append_rows(self.path / STEPS, [{**head, **values, **trl_names(values)}])
 
     def append_eval(self, metrics: EvalMetrics) -> None:
-        """Record one evaluation and the samples that it kept."""
+        """Record one evaluation, the samples that it kept and its outlier tokens."""
         values = {
             "eval/gold": metrics.gold,
             "eval/gold_se": metrics.gold_se,
@@ -106,7 +108,9 @@ class TrialFolder:
         }
         check_names(values)
         head = self._head(metrics.step)
-        # Samples first: whoever sees the evaluation's row finds its samples too.
+        # These first: whoever sees the evaluation's row finds its outliers and samples too.
+        outliers = [{**head, **asdict(outlier)} for outlier in metrics.outliers]
+        append_rows(self.path / OUTLIERS, outliers)
         append_rows(
             self.path / SAMPLES, [{**head, **_sample_row(sample)} for sample in metrics.samples]
         )
@@ -121,6 +125,10 @@ class TrialFolder:
     def append_event(self, event: str, step: int, **fields: object) -> None:
         """Record that something happened after ``step`` steps."""
         append_rows(self.path / EVENTS, [{**self._head(step), "event": event, **fields}])
+
+    def append_warning(self, guard: str, detail: str, first_step: int, step: int) -> None:
+        """Record that ``guard`` warned after ``step`` steps of what began at ``first_step``."""
+        self.append_event("warning", step, guard=guard, detail=detail, first_step=first_step)
 
     def append_outcome(self, outcome: TrialOutcome) -> None:
         """Record the end of this attempt."""
@@ -147,11 +155,15 @@ class TrialFolder:
         }
 
 
-def _profile_row(profile: TokenProfile) -> dict[str, object]:
+def as_recorded(profile: TokenProfile) -> TokenProfile:
     """Four digits are enough to see where, and a quarter of the bytes."""
+    return replace(profile, kl=tuple(float(f"{value:.4g}") for value in profile.kl))
+
+
+def _profile_row(profile: TokenProfile) -> dict[str, object]:
     return {
         "edges": profile.edges,
-        "kl_by_position": [float(f"{value:.4g}") for value in profile.kl],
+        "kl_by_position": as_recorded(profile).kl,
         "tokens_by_position": profile.tokens,
     }
 

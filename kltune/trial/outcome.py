@@ -11,6 +11,18 @@ class StopReason(StrEnum):
 
     DONE = "done"
     KL_LIMIT = "kl_limit"
+    KL_JUMP = "kl_jump"
+    NEGATIVE_KL = "negative_kl"
+    STALLED = "stalled"
+    PSEUDO_EXPLOSION = "pseudo_explosion"
+    GOLD_DROP = "gold_drop"
+    ENTROPY_COLLAPSE = "entropy_collapse"
+    REPETITION = "repetition"
+    LENGTH_COLLAPSE = "length_collapse"
+    LENGTH_GROWTH = "length_growth"
+    TRUNCATION = "truncation"
+    LOCAL_KL = "local_kl"
+    PROXY_SPREAD = "proxy_spread"
     WALL_CLOCK = "wall_clock"
     DIVERGED = "diverged"
     PRUNED = "pruned"
@@ -32,6 +44,18 @@ class TrialState(StrEnum):
 STATE_OF: dict[StopReason, TrialState] = {
     StopReason.DONE: TrialState.COMPLETE,
     StopReason.KL_LIMIT: TrialState.COMPLETE,
+    StopReason.KL_JUMP: TrialState.COMPLETE,
+    StopReason.NEGATIVE_KL: TrialState.FAILED,
+    StopReason.STALLED: TrialState.COMPLETE,
+    StopReason.PSEUDO_EXPLOSION: TrialState.COMPLETE,
+    StopReason.GOLD_DROP: TrialState.COMPLETE,
+    StopReason.ENTROPY_COLLAPSE: TrialState.COMPLETE,
+    StopReason.REPETITION: TrialState.COMPLETE,
+    StopReason.LENGTH_COLLAPSE: TrialState.COMPLETE,
+    StopReason.LENGTH_GROWTH: TrialState.COMPLETE,
+    StopReason.TRUNCATION: TrialState.COMPLETE,
+    StopReason.LOCAL_KL: TrialState.COMPLETE,
+    StopReason.PROXY_SPREAD: TrialState.COMPLETE,
     StopReason.WALL_CLOCK: TrialState.COMPLETE,
     StopReason.DIVERGED: TrialState.COMPLETE,
     StopReason.PRUNED: TrialState.PRUNED,

@@ -4,23 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import nan
 from pathlib import Path
 from typing import Any
 
 from kltune.errors import StudyError
 from kltune.metrics.jsonl import read_json, read_rows
+from kltune.metrics.record import TokenProfile
 from kltune.metrics.rows import (
     CONFIG,
     EVALS,
     EVENTS,
+    OUTLIERS,
     SAMPLES,
     STEPS,
+    TOKENS,
     Row,
     last_ending,
     merge_attempts,
+    standing_warnings,
 )
 from kltune.spec.trial import TrialSpec
 from kltune.trial.outcome import StopReason, TrialOutcome, Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Warned:
+    """A guard that warned and let the trial go on."""
+
+    guard: str
+    """Its name, that of the `StopReason` it would end the trial with."""
+    detail: str
+    first_step: int
+    """Where the symptom began."""
+    step: int
+    """Steps done when it was told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +64,19 @@ class TrialRecord:
     """Steps of earlier attempts that are not in ``steps``: run, and thrown away."""
     overtaken_evals: tuple[Row, ...] = ()
     """The same of the evaluations."""
+
+    @property
+    def warnings(self) -> tuple[Warned, ...]:
+        """What guards warned of, in step order, each guard once; without what an attempt said that was overtaken."""
+        return tuple(
+            Warned(
+                guard=str(event["guard"]),
+                detail=str(event["detail"]),
+                first_step=int(event["first_step"]),
+                step=int(event["step"]),
+            )
+            for event in standing_warnings(self.events)
+        )
 
 
 def read_trial(folder: Path) -> TrialRecord:
@@ -101,9 +132,38 @@ def each_trial(study_path: Path) -> Iterator[TrialRecord]:
 
 def read_samples(folder: Path, step: int) -> list[Row]:
     """Read the samples kept at ``step`` by the latest attempt that evaluated it; possibly none."""
-    rows = [row for row in read_rows(folder / SAMPLES) if row["step"] == step]
+    return _latest_at(folder / SAMPLES, step)
+
+
+def read_outliers(folder: Path, step: int) -> list[Row]:
+    """Read the tokens with the largest KL at ``step``, largest first, of that same attempt; possibly none."""
+    return _latest_at(folder / OUTLIERS, step)
+
+
+def _latest_at(path: Path, step: int) -> list[Row]:
+    rows = [row for row in read_rows(path) if row["step"] == step]
     latest = max((row["attempt"] for row in rows), default=0)
     return [row for row in rows if row["attempt"] == latest]
+
+
+def read_profiles(folder: Path, events: Sequence[Mapping[str, Any]]) -> dict[int, TokenProfile]:
+    """Where the KL of each step lay, by step; empty where that was not recorded.
+
+    ``events`` are all events of the trial.
+    """
+    return {
+        int(row["step"]): TokenProfile(
+            edges=tuple(int(edge) for edge in row["edges"]),
+            kl=tuple(_number(value) for value in row["kl_by_position"]),
+            tokens=tuple(int(count) for count in row["tokens_by_position"]),
+        )
+        for row in merge_attempts(read_rows(folder / TOKENS), events)
+    }
+
+
+def _number(value: object) -> float:
+    """Null (not finite) becomes NaN."""
+    return float(value) if isinstance(value, int | float) else nan
 
 
 def _rest(rows: Sequence[Row], kept: Sequence[Row]) -> tuple[Row, ...]:

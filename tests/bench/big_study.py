@@ -40,7 +40,7 @@ from kltune.study.pruner import Standing, is_warm
 from kltune.study.space import fixed_trials
 from kltune.study.storage import OpenStudy, check_study, open_study
 from kltune.trial.outcome import TrialOutcome, Verdict
-from tests.fake_bank import TOKENS, FakeBank, FakeSlot, kl_at
+from tests.fake_bank import QUIET, TOKENS, FakeBank, FakeSlot, kl_at
 from tests.fake_study import ANSWERS, write_study
 
 T = TypeVar("T")
@@ -169,7 +169,7 @@ class TimedLedger(Ledger):
 
 def make_study(folder: Path, trials: int, marks: Sequence[int]) -> dict[str, Any]:
     """Run the whole search; times by mark and call, in milliseconds."""
-    guards = {"kl": {"limit": 1.5, "patience": 3}}
+    guards = {**QUIET, "kl": {"limit": 1.5, "patience": 3}}
     write_study(folder, (), budget={"trials": trials, "slots": SLOTS}, guards=guards)
     spec = from_resolved(read_json(folder / "resolved.json"))
     opened = open_study(folder, spec)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, cast
 
+from kltune.guard.alarm import Action, Alarm
 from kltune.launch.watching import MirrorObserver
 from kltune.metrics.mirror import MlflowMirror
 from kltune.spec.trial import TrialSpec
@@ -45,3 +46,13 @@ def test_the_best_value_is_that_of_feasible_trials_only() -> None:
         {"study/trials_ended": 3.0, "study/best_value": 0.5},
     ]
     assert recorder.noticed.count(Path("trials/1")) == 2
+
+
+def test_the_mirror_hears_of_a_warning() -> None:
+    recorder = Recorder()
+    watcher = MirrorObserver(cast("MlflowMirror", cast("Any", recorder)))
+    setting = TrialSpec(beta=0.0, learning_rate=1e-3)
+    watcher.admitted(Admitted(0, 4, 1, "sobol", setting, 0, Path("trials/4")))
+    alarm = Alarm(Action.WARN, Verdict(StopReason.TRUNCATION, "60 % cut"), 30, 25)
+    watcher.warned(4, alarm)
+    assert recorder.noticed == [Path("trials/4")] * 2

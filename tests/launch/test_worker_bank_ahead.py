@@ -10,7 +10,7 @@ import pytest
 from kltune.errors import TrialFault
 from kltune.guard.judge import StepWatch
 from kltune.launch.worker_process import Skipped
-from kltune.spec.study import KLGuardSpec
+from kltune.spec.guards import KLGuardSpec
 from kltune.spec.trial import KLUnit, TrialSpec
 from kltune.trainer.protocol import Ahead
 from tests.inline_workers import Trio, never, steps_of

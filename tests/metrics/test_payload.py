@@ -12,6 +12,7 @@ from kltune.metrics.payload import (
     run_status,
     sample_table,
     state_tags,
+    warning_tag,
 )
 
 
@@ -77,3 +78,16 @@ def test_further_golds_reach_the_tracker_by_name() -> None:
     table = json.loads(sample_table([{"step": 1, "golds": {"tone": 0.25}}, {"step": 2}]))
     assert table["columns"][-1] == "gold_tone"
     assert [line[-1] for line in table["data"]] == [0.25, None]
+
+
+def test_warnings_are_one_tag_in_the_guards_own_words() -> None:
+    said = [
+        {"guard": "truncation", "step": 30, "detail": "60 % of the completions are cut"},
+        {"guard": "repetition", "step": 40, "detail": "x" * 9000},
+    ]
+    tag = warning_tag(said)["kltune.warnings"]
+    assert tag.startswith(
+        "truncation at step 30: 60 % of the completions are cut\nrepetition at step 40: x"
+    )
+    assert len(tag) == 5000
+    assert warning_tag([]) == {"kltune.warnings": ""}

@@ -212,3 +212,18 @@ def test_a_broken_trial_folder_does_not_hold_up_the_others(
     assert mirror.close("FINISHED")
     assert bench.runs(new_study)[1].keys() == {2}
     assert "00001 is not mirrored" in caplog.text
+
+
+def test_warnings_are_a_tag_of_the_trials_run_until_they_are_overtaken(
+    bench: Any, new_study: Path
+) -> None:
+    trial = bench.Trial(new_study, 1)
+    trial.config()
+    trial.steps(1, 1, 10)
+    trial.event(1, "warning", 10, guard="truncation", detail="60 % cut", first_step=6)
+    for said in ("truncation at step 10: 60 % cut", ""):
+        mirror = bench.mirror(new_study)
+        mirror.start()
+        assert mirror.close("KILLED")
+        assert bench.runs(new_study)[1][1].data.tags["kltune.warnings"] == said
+        trial.config(attempt=2, start=5)  # from before the warning

@@ -12,6 +12,7 @@ from kltune.report.answer import (
 )
 from kltune.report.recommend import Recommendation, recommend
 from kltune.report.rows import StudyRows, read_study
+from kltune.trial.outcome import StopReason
 
 
 def read(tmp_path: Path, *fakes: object, **spec: object) -> StudyRows:
@@ -195,3 +196,17 @@ def test_a_winner_that_stands_alone_is_said_to(tmp_path: Path) -> None:
     facts = facts_of(read(tmp_path, *fakes))
     assert "It can be told apart from all others on these prompts, one seed." in facts["How sure"]
     assert "Tied" not in facts
+
+
+def test_a_guards_stop_is_part_of_what_is_recommended(tmp_path: Path) -> None:
+    ended = {"steps": 40, "reason": StopReason.GOLD_DROP, "detail": "gold fell"}
+    for metric in ("gold_peak", "gold_mean"):
+        path = tmp_path / metric
+        write_study(path, [trial(0.1, **ended)], objective={"metric": metric})
+        study = read_study(path)
+        assert "ended by the guard gold_drop at step 40" in facts_of(study)["Stop"]
+    found = recommend(study)
+    assert isinstance(found, Recommendation)
+    assert "run 40 steps, where the guard gold_drop ended it" in headline(study, found)
+    write_study(tmp_path / "whole", [trial(0.1)], objective={"metric": "gold_peak"})
+    assert "ended" not in facts_of(read_study(tmp_path / "whole"))["Stop"]

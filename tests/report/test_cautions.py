@@ -53,6 +53,23 @@ def test_a_trial_whose_folder_is_gone_is_named(tmp_path: Path) -> None:
     assert "trials 1. They count" in text_of(read_study(study))
 
 
+def test_a_warning_of_the_recommended_trial_counts_up_to_where_it_is_stopped(
+    tmp_path: Path,
+) -> None:
+    gold = (0.2, 0.7, 0.9, *[0.1] * 6)
+    early = trial(0.1, gold=gold, warnings=[("truncation", 20, "60 % cut")])
+    late = trial(0.1, gold=gold, warnings=[("truncation", 70, "60 % cut")])
+    told = text_of(read_study(write_study(tmp_path / "early", [early])))
+    assert "The guard truncation warned of the recommended trial at step 20: 60 % cut." in told
+    assert text_of(read_study(write_study(tmp_path / "late", [late]))) == ""
+
+
+def test_a_negative_kl_puts_every_number_in_doubt(tmp_path: Path) -> None:
+    faulty = trial(0.2, steps=9, reason=StopReason.NEGATIVE_KL, detail="k1 -0.9 nats/sequence")
+    told = text_of(read_study(write_study(tmp_path, [trial(0.1), faulty, faulty])))
+    assert "ended trials 1, 2: k1 -0.9 nats/sequence. A clearly negative KL is a fault" in told
+
+
 @pytest.mark.parametrize(
     ("name", "text"),
     [

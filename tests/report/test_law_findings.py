@@ -80,12 +80,15 @@ def test_beta_is_not_told_where_kl_still_rises(tmp_path: Path) -> None:
     assert judged(tmp_path, rising, 2.2)[:2] == (BetaVerdict.UNTOLD, Trend.RISING)
 
 
-def test_beta_is_not_told_by_a_trial_that_its_guard_ended(tmp_path: Path) -> None:
+@pytest.mark.parametrize("reason", [StopReason.KL_LIMIT, StopReason.KL_JUMP, StopReason.LOCAL_KL])
+def test_beta_is_not_told_by_a_trial_that_its_guard_ended_for_its_kl(
+    tmp_path: Path, reason: StopReason
+) -> None:
     rows = study(tmp_path)
     row = with_kl(rows.trials[0], np.full(80, 2.5))
     assert row.outcome is not None
     assert row.peak is not None
-    ended = replace(row.outcome, verdict=Verdict(StopReason.KL_LIMIT, "KL 4 > 3"))
+    ended = replace(row.outcome, verdict=Verdict(reason, "KL 4 > 3"))
     best = replace(row, outcome=ended, peak=replace(row.peak, kl_seq=2.5))
     found = find_laws(replace(rows, trials=(best, *rows.trials[1:])), best).beta
     assert found is not None

@@ -62,6 +62,24 @@ def test_planned_is_what_was_run_and_what_was_spared_by_reason(tmp_path: Path) -
     assert (steps.wasted.rows, steps.wasted.seconds) == (17, pytest.approx(17 * 0.2))
 
 
+def test_what_a_guard_ended_is_spared_even_where_it_counts_as_failed(tmp_path: Path) -> None:
+    fakes = [
+        done(),
+        done(steps=12, reason=StopReason.NEGATIVE_KL, detail="k1 -0.9 nats/sequence"),
+        done(steps=30, reason=StopReason.GOLD_DROP, detail="gold fell"),
+        done(steps=20, reason=StopReason.LENGTH_GROWTH, detail="long"),
+    ]
+    steps = reckoned(study_of(tmp_path, fakes)).steps
+    assert {cut.reason: cut.steps for cut in steps.cuts} == {
+        StopReason.NEGATIVE_KL: STEPS - 12,
+        StopReason.GOLD_DROP: STEPS - 30,
+        StopReason.LENGTH_GROWTH: STEPS - 20,
+    }
+    assert steps.failed_short == 0
+    assert steps.planned == steps.run + steps.spared + steps.failed_short
+    assert steps.wasted.rows == 12
+
+
 def test_a_trials_spared_steps_cost_what_its_own_steps_did(tmp_path: Path) -> None:
     study = study_of(tmp_path, [pruned(40), pruned(40)])
     path = study / "trials/00001/metrics.jsonl"

@@ -75,3 +75,14 @@ def test_a_non_finite_measurement_is_null_and_the_json_strict(tmp_path: Path) ->
     strict(data)
     assert data["trials"][0]["gold_final"] is None
     assert data["best"]["number"] == 0
+
+
+def test_what_the_guards_said_is_in_the_data(tmp_path: Path) -> None:
+    said = [("truncation", 30, "60 % cut")]
+    data = summary(write_study(tmp_path, [trial(0.1, warnings=said)]))
+    strict(data)
+    (row,) = data["trials"]
+    assert row["warnings"] == [
+        {"guard": "truncation", "detail": "60 % cut", "first_step": 25, "step": 30}
+    ]
+    assert [one["warned"] for one in data["guards"]["fired"]] == [[0]]

@@ -71,3 +71,11 @@ def test_without_a_ranking_no_order_is_claimed(tmp_path: Path) -> None:
     study = read_study(write_study(tmp_path, fakes))
     (grid,) = [b for b in trial_blocks(study, None) if isinstance(b, Grid)]
     assert [row[:2] for row in grid.rows] == [("0", "–"), ("1", "–")]
+
+
+def test_guards_that_warned_are_named_beside_the_state(tmp_path: Path) -> None:
+    said = [("truncation", 30, "60 % cut"), ("repetition", 40, "half repeats")]
+    study = read_study(write_study(tmp_path, [trial(0.1, warnings=said), trial(0.2)]))
+    grid = grid_of(study)
+    states = {row[0]: row[grid.header.index("state")] for row in grid.rows}
+    assert states == {"0": "complete; warned: truncation, repetition", "1": "complete"}

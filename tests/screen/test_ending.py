@@ -9,6 +9,7 @@ from rich.console import Console, RenderableType
 
 from kltune.report.summary import summary
 from kltune.screen.ending import final_summary, near
+from kltune.trial.outcome import StopReason
 
 
 def text_of(renderable: RenderableType, width: int = 80) -> str:
@@ -36,6 +37,16 @@ def test_the_end_shows_answer_nearest_other_files_share_and_next_command(
     assert "24 of 24 trials" in text
     assert "2.1 % of the wall time" in text
     assert "kltune report x" in text
+
+
+def test_the_end_says_how_often_guards_spoke(tmp_path: Path) -> None:
+    said = [("truncation", 30, "60 % cut")]
+    dropped = trial(0.2, steps=40, reason=StopReason.GOLD_DROP, detail="gold fell", warnings=said)
+    folder = write_study(tmp_path / "a", [trial(0.1, warnings=said), dropped])
+    text = text_of(final_summary(summary(folder), [], next_command="kltune report x"))
+    assert "Guards trials ended: gold_drop 1; trials warned of: truncation 2" in text
+    quiet = write_study(tmp_path / "b", [trial(0.1)])
+    assert "Guards" not in text_of(final_summary(summary(quiet), [], next_command="x"))
 
 
 def test_no_feasible_trial_ends_with_what_to_change(tmp_path: Path) -> None:

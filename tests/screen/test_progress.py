@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from kltune.guard.alarm import Action, Alarm
 from kltune.metrics.record import StepMetrics
 from kltune.screen.progress import RECENT, Progress, Scope
 from kltune.spec.penalty import Penalty
@@ -106,3 +107,14 @@ def test_only_the_last_endings_stay_in_sight() -> None:
     for number in range(RECENT + 2):
         end(progress, number, StopReason.DONE, value=0.1)
     assert [o.trial_number for o in progress.recent] == list(range(2, RECENT + 2))
+
+
+def test_warnings_stay_in_sight_as_long_as_their_trial_runs() -> None:
+    progress = Progress(scope(), Clock())
+    for number in (1, 2):
+        admit(progress, number, slot=number)
+        for guard in (StopReason.TRUNCATION, StopReason.REPETITION, StopReason.LOCAL_KL):
+            progress.warned(number, Alarm(Action.WARN, Verdict(guard, "seen"), 5, 3))
+    assert len(progress.warnings) == RECENT
+    end(progress, 2, StopReason.DONE, 0.5)
+    assert [number for number, _ in progress.warnings] == [1]

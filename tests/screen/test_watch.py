@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from kltune.guard.alarm import Action, Alarm
 from kltune.metrics.record import EvalMetrics, OtherGold, StepMetrics
 from kltune.screen.progress import Scope
 from kltune.screen.watch import LiveScreen, PlainScreen, open_screen
@@ -25,6 +26,8 @@ STEERED = TrialSpec(
     learning_rate=1e-3,
 )
 DETAIL = "kl 0.612 > 0.5 nats/token for 3 steps [bold]"
+
+WARNING = "60 % of the completions are cut [red]"
 
 
 class Terminal(io.StringIO):
@@ -51,6 +54,7 @@ def play(screen: Observer, clock: Clock) -> None:
                 slot, number, 20, 0.6123, 0.0512, 0.5, 0.04, 0.16, 2.3, (0.6,), (0.5,), {}, ()
             )
         )
+    screen.warned(6, Alarm(Action.WARN, Verdict(StopReason.TRUNCATION, WARNING), 20, 14))
     screen.ended(TrialOutcome(2, 1, Verdict(StopReason.KL_LIMIT, DETAIL), 20, 0.58, True, -0.1, 20))
     screen.ended(TrialOutcome(3, 1, Verdict(StopReason.DONE, "80 of 80"), 80, 0.9, False, 0.1, 20))
 
@@ -82,6 +86,7 @@ def test_eighty_columns_show_every_number_of_a_slot() -> None:
     for part in ("k1-reward 0.0754", "20/80", "0.56", "0.61 ±0.05", "0.157", "2.2", "0.103"):
         assert part in row
     assert DETAIL in " ".join(text.split())
+    assert f"trial 6 step 20: warning (truncation): {WARNING}" in " ".join(text.split())
     assert "outside the KL limit" in " ".join(text.split())
     assert "KL nats" in text
     assert "reward per nat of sequence KL" in text
@@ -100,12 +105,13 @@ def test_plain_lines_name_units_and_the_guards_words() -> None:
     with PlainScreen(SCOPE, stream, clock) as screen:
         play(screen, clock)
     lines = stream.getvalue().splitlines()
-    assert len(lines) == 8 + 8 + 2
+    assert len(lines) == 8 + 8 + 1 + 2
     assert "target 0.0278 nats/token with horizon 640 sequences" in lines[0]
     assert "gold 0.612 ± 0.051" in lines[8]
     assert "KL 0.16 nats/token = 2.3 nats/sequence, beta 0.103" in lines[8]
-    assert DETAIL in lines[16]
-    assert "[3/24 trials ended, 30 s so far, about" in lines[16]
+    assert lines[16] == f"trial 6 step 20: warning (truncation): {WARNING}"
+    assert DETAIL in lines[17]
+    assert "[3/24 trials ended, 30 s so far, about" in lines[17]
 
 
 def test_a_resumed_trial_says_from_where(tmp_path: Path) -> None:

@@ -11,7 +11,9 @@ from kltune.spec.load import load_spec
 
 
 def doubts(folder: Path, spec: dict[str, Any]) -> list[str]:
-    return find_doubts(load_spec(write(folder, spec)).spec)
+    """Those about guards, which see little in so few steps, are left out: tests/spec/test_guard_doubts.py."""
+    told = find_doubts(load_spec(write(folder, spec)).spec)
+    return [line for line in told if not line.startswith("guards: ")]
 
 
 def test_limits_that_contradict_each_other_are_doubted(tmp_path: Path) -> None:

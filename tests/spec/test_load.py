@@ -63,7 +63,9 @@ def test_every_mistake_is_in_one_message(tmp_path: Path) -> None:
         "  budget.slots: Input should be greater than 0, or 'auto' (got 0)",
         "  budget.trials: Input should be greater than 0 (got 0)",
         "  guards.horizn: Extra inputs are not permitted (got 3); did you mean search.horizon? "
-        "allowed here: kl, wall",
+        "allowed here: kl, jump, "
+        "negative_kl, stalled, pseudo_explosion, gold_drop, entropy, repetition, length, truncation, "
+        "local_kl, proxy_spread, wall",
         "  guards.kl.limit: Input should be greater than 0 (got -1)",
         "  modle: Extra inputs are not permitted (got a section with nothing); did you mean model?",
         "  name: Input should be a valid string (got 7)",

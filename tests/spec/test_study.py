@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 from spec_files import adaptive, minimal, problems_of
 
+from kltune.spec.duration import seconds
 from kltune.spec.recipes import RECIPES
-from kltune.spec.study import StudySpec, seconds
+from kltune.spec.study import StudySpec
 
 
 def told(folder: Path, **changes: Any) -> list[str]:

@@ -5,7 +5,7 @@ from pathlib import Path
 import optuna
 import pytest
 
-from kltune.metrics.record import EvalMetrics
+from kltune.metrics.record import EvalMetrics, StepMetrics, TokenProfile
 from kltune.study.attempt import Attempt
 from kltune.study.ledger import Asked
 from kltune.trial.folder import TrialFolder
@@ -74,3 +74,28 @@ def test_standings_are_in_the_unit_of_the_study(attempt: Attempt) -> None:
     token = attempt.standings()[5].kl
     attempt.spec = SPEC.model_copy(update={"kl_unit": "sequence"})
     assert attempt.standings()[5].kl == pytest.approx(10 * token)
+
+
+def test_a_later_attempt_recalls_the_very_steps_that_the_first_one_saw(attempt: Attempt) -> None:
+    setting = attempt.asked.setting
+    attempt.folder.write_config(setting, "sobol", 0.5, attempt.spec.kl_unit, attempt.spec.beta_unit)
+    attempt.folder.append_event("started", 0)
+    for step in (1, 2, 3):
+        profile = TokenProfile((0, 1, 3), (0.123456 * step, 2 / 3), (4, 7)) if step > 1 else None
+        values = {"train/entropy_token": 1 / step, "kl/k1_seq": -0.1, "time/step_s": float("nan")}
+        metrics = StepMetrics(0, 0, step, 0.1, 1.0, 0.3, 0.001, 80, True, values, profile)
+        attempt.advance(metrics)
+        attempt.folder.append_step(metrics)
+    attempt.folder.append_warning("truncation", "60 % cut", 1, 2)
+    attempt.folder.append_warning("repetition", "half repeats", 1, 3)
+    folder = TrialFolder(attempt.folder.study_path, 0, 2)
+    folder.append_event("resumed", 2)
+    later = Attempt(0, attempt.asked, folder, attempt.spec, 0.0, step=2)
+    later.recall()
+    assert later.warned == {StopReason.TRUNCATION}
+    assert [m.step for m in later.history] == [1, 2]
+    for one, other in zip(attempt.history, later.history, strict=False):
+        assert one.profile == other.profile
+        for name, value in one.values.items():
+            assert other.values[name] == pytest.approx(value, rel=0, abs=0, nan_ok=True)
+        assert (one.kl_token, one.kl_seq, one.proxy) == (other.kl_token, other.kl_seq, other.proxy)

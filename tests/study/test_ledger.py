@@ -100,6 +100,7 @@ def test_every_ending_has_its_optuna_state(tmp_path: Path, reason: StopReason) -
     expected = {
         StopReason.PRUNED: TrialState.PRUNED,
         StopReason.ERROR: TrialState.FAIL,
+        StopReason.NEGATIVE_KL: TrialState.FAIL,
         StopReason.OUT_OF_MEMORY: TrialState.FAIL,
         StopReason.INTERRUPTED: TrialState.FAIL,
     }

@@ -80,6 +80,7 @@ def test_rows_measured_in_pieces_are_the_rows_measured_at_once(size: int) -> Non
         push(bank, 0)
     one, other = (bank.train_step()[0] for bank in banks)
     for name, value in one.values.items():
-        if not name.startswith("time/"):
+        # grad_kl_share is that of one micro-batch
+        if not name.startswith("time/") and name != "train/grad_kl_share":
             assert other.values[name] == pytest.approx(value, rel=1e-4, abs=2e-6), name
     assert one.values["kl/anchor_token"] != pytest.approx(one.kl_token, rel=1e-2)

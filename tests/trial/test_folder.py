@@ -9,12 +9,13 @@ import pytest
 
 from kltune.metrics.jsonl import read_json, read_rows
 from kltune.metrics.names import METRICS
-from kltune.metrics.record import EvalMetrics, EvalSample, OtherGold, StepMetrics
+from kltune.metrics.record import EvalMetrics, EvalSample, OtherGold, StepMetrics, TokenOutlier
 from kltune.metrics.rows import other_golds
 from kltune.spec.penalty import Penalty
 from kltune.spec.trial import BetaUnit, KLUnit, TrialSpec
 from kltune.trial.folder import TrialFolder
 from kltune.trial.outcome import StopReason, TrialOutcome, Verdict
+from kltune.trial.record import read_outliers
 
 
 def _step(step: int, **values: float) -> StepMetrics:
@@ -69,6 +70,22 @@ def test_a_non_finite_metric_is_null_and_named(tmp_path: Path) -> None:
     row = read_rows(folder.path / "metrics.jsonl")[0]
     assert row["train/loss"] is None
     assert row["non_finite"] == ["train/loss"]
+
+
+def test_outlier_tokens_stand_in_a_file_of_their_own(tmp_path: Path) -> None:
+    folder = TrialFolder(tmp_path, 7, 2)
+    outlier = TokenOutlier("p1", 3, "\n", "<b>", "lid", math.inf, -0.1, -7.0)
+    folder.append_eval(_eval(10))
+    assert not (folder.path / "outliers.jsonl").exists()
+    folder.append_eval(replace(_eval(20), outliers=(outlier, replace(outlier, kl=2.0))))
+    first, second = read_rows(folder.path / "outliers.jsonl")
+    assert (first["trial"], first["attempt"], first["step"]) == (7, 2, 20)
+    assert (first["token"], first["before"], first["after"]) == ("\n", "<b>", "lid")
+    assert first["kl"] is None
+    assert first["non_finite"] == ["kl"]
+    assert second["kl"] == 2.0
+    assert [row["kl"] for row in read_outliers(folder.path, 20)] == [None, 2.0]
+    assert read_outliers(folder.path, 10) == []
 
 
 def test_an_evaluation_writes_its_row_and_its_samples(tmp_path: Path) -> None:

@@ -5,12 +5,19 @@ from pathlib import Path
 import pytest
 
 from kltune.errors import StudyError
-from kltune.metrics.record import EvalMetrics, EvalSample, StepMetrics
+from kltune.metrics.record import EvalMetrics, EvalSample, StepMetrics, TokenProfile
 from kltune.spec.penalty import Penalty
 from kltune.spec.trial import BetaUnit, KLUnit, TrialSpec
-from kltune.trial.folder import TrialFolder
+from kltune.trial.folder import TrialFolder, as_recorded
 from kltune.trial.outcome import StopReason, TrialOutcome, Verdict
-from kltune.trial.record import each_trial, read_samples, read_trial, read_trials
+from kltune.trial.record import (
+    Warned,
+    each_trial,
+    read_profiles,
+    read_samples,
+    read_trial,
+    read_trials,
+)
 
 _SETTING = TrialSpec(beta=0.1, penalty=Penalty.K2_LOSS, learning_rate=1e-3)
 
@@ -96,3 +103,39 @@ def test_a_folder_that_is_no_trial_is_refused(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"schema": 1, "trial": 3}')
     with pytest.raises(StudyError, match="not a trial's config"):
         read_trial(tmp_path)
+
+
+def test_warnings_come_back_once_and_without_those_that_were_overtaken(tmp_path: Path) -> None:
+    first = _attempt(tmp_path, 3, 1, range(8))
+    first.append_warning("repetition", "a third repeats", 2, 4)
+    first.append_warning("truncation", "60 % cut", 5, 6)
+    again = _attempt(tmp_path, 3, 2, range(5, 8))
+    again.append_warning("repetition", "half repeats", 2, 6)
+    record = read_trial(again.path)
+    assert record.warnings == (Warned("repetition", "a third repeats", first_step=2, step=4),)
+
+
+def test_profiles_come_back_as_they_are_recorded_the_later_attempts_where_both_have_one(
+    tmp_path: Path,
+) -> None:
+    measured = TokenProfile((0, 1, 3), (0.123456, 2 / 3), (4, 7))
+    for attempt, steps in ((1, (1, 2, 3)), (2, (2,))):
+        folder = TrialFolder(tmp_path, 0, attempt)
+        folder.write_config(_SETTING, "sobol", 0.5, KLUnit.TOKEN, BetaUnit.REWARD)
+        folder.append_event("started" if attempt == 1 else "resumed", steps[0] - 1)
+        for step in steps:
+            kl = tuple(value * attempt for value in measured.kl)
+            profile = TokenProfile(measured.edges, kl, measured.tokens)
+            folder.append_step(
+                StepMetrics(0, 0, step, 0.0, 0.0, 0.0, 0.1, 9, True, values={}, profile=profile)
+            )
+    record = read_trial(folder.path)
+    found = read_profiles(folder.path, record.events)
+    assert sorted(found) == [1, 2]
+    assert found[1] == as_recorded(measured)
+    assert found[1].kl == (0.1235, 0.6667)
+    assert found[2].kl == (0.2469, 1.333)
+
+
+def test_a_trial_without_profiles_has_none(tmp_path: Path) -> None:
+    assert read_profiles(_attempt(tmp_path, 3, 1, range(4)).path, []) == {}

@@ -1,0 +1,74 @@
+"""The task's prompts in; whether no prompt of one split is in another out, as a line."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+from itertools import combinations
+
+from kltune.check.result import Line
+from kltune.grade import Grade
+from kltune.tasks.protocol import Prompt, Splits
+
+_TITLE = "train, select and test share no prompt"
+_SHOWN_CHARS = 60
+
+_ByName = Mapping[str, Sequence[Prompt]]
+
+
+def splits_line(splits: Splits) -> Line:
+    """Fail: the same words or the same id in two splits; warn: the same but for punctuation and accents' encoding."""
+    by_name: _ByName = {"train": splits.train, "select": splits.select, "test": splits.test}
+    same = _shared(by_name, words)
+    shared_ids = _shared(by_name, lambda prompt: prompt.id)
+    near = _shared(by_name, letters)
+    counts = {f"num_{name}": float(len(prompts)) for name, prompts in by_name.items()}
+    numbers = {
+        **counts,
+        "num_same": float(len(same)),
+        "num_same_id": float(len(shared_ids)),
+        "num_near": float(len(near)),
+    }
+    sizes = ", ".join(f"{len(prompts)} {name}" for name, prompts in by_name.items())
+    if same or shared_ids:
+        kind = "prompt(s)" if same else "prompt id(s)"
+        found = same or shared_ids
+        shown = f"In two splits are {len(found)} {kind}, first {_example(found)}."
+        remedy = (
+            "Take them out of one, or leave the field `split` away: equal prompts are then kept together. Gold on "
+            "prompts that were trained on says nothing of new ones."
+        )
+        return Line("splits", _TITLE, Grade.FAIL, shown, remedy, numbers)
+    if near:
+        shown = f"But for punctuation these are the same ({len(near)} in all, of {sizes}): {_example(near)}."
+        remedy = "If they ask the same, put them into one split."
+        return Line("splits", _TITLE, Grade.WARN, shown, remedy, numbers)
+    return Line("splits", _TITLE, Grade.PASS, f"{sizes} prompts, none in two of them.", "", numbers)
+
+
+def words(prompt: Prompt) -> str:
+    """What makes two prompts the same: their words, whatever the case and the spaces."""
+    return " ".join(unicodedata.normalize("NFC", prompt.text).split()).casefold()
+
+
+def letters(prompt: Prompt) -> str:
+    """What makes two prompts nearly the same: letters and digits alone (all of it where there are none)."""
+    text = unicodedata.normalize("NFKC", prompt.text).casefold()
+    kept = "".join(c if c.isalnum() else " " for c in text)
+    return " ".join(kept.split()) or words(prompt)
+
+
+def _shared(by_name: _ByName, key: Callable[[Prompt], str]) -> list[tuple[str, str, Prompt]]:
+    """(a split, another one, the prompt of the former) for every key that is in both."""
+    found: list[tuple[str, str, Prompt]] = []
+    for first, second in combinations(by_name, 2):
+        there = {key(prompt) for prompt in by_name[second]}
+        own = {key(prompt): prompt for prompt in reversed(by_name[first])}
+        found += [(first, second, own[name]) for name in reversed(own) if name in there]
+    return found
+
+
+def _example(found: Sequence[tuple[str, str, Prompt]]) -> str:
+    first, second, prompt = found[0]
+    text = prompt.text if len(prompt.text) <= _SHOWN_CHARS else f"{prompt.text[:_SHOWN_CHARS]}…"
+    return f"{text!r} ({prompt.id}) in {first} and {second}"

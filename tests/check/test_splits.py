@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import pytest
+
+from kltune.check.splits import splits_line
+from kltune.grade import Grade
+from kltune.tasks.kitchen import task as kitchen
+from kltune.tasks.protocol import Prompt, Splits
+
+
+def split(name: str, *texts: str) -> tuple[Prompt, ...]:
+    return tuple(Prompt(f"{name}-{i}", text) for i, text in enumerate(texts))
+
+
+def splits(train: tuple[str, ...], select: tuple[str, ...], test: tuple[str, ...]) -> Splits:
+    return Splits(split("train", *train), split("select", *select), split("test", *test))
+
+
+def test_the_built_in_task_shares_nothing() -> None:
+    line = splits_line(kitchen.splits())
+    assert line.grade is Grade.PASS
+    assert line.numbers["num_same"] == line.numbers["num_near"] == 0
+
+
+@pytest.mark.parametrize("other", ["Boil rice?", "boil  RICE?", " Boil\nrice? "])
+def test_the_same_words_in_two_splits_fail(other: str) -> None:
+    line = splits_line(splits(("Boil rice?", "a"), ("b", "c"), ("d", other)))
+    assert line.grade is Grade.FAIL
+    assert line.numbers["num_same"] == 1
+    assert "'Boil rice?' (train-0) in train and test" in line.shown
+
+
+def test_other_punctuation_warns() -> None:
+    line = splits_line(splits(("Boil rice?", "a"), ("boil, rice", "c"), ("d", "e")))
+    assert line.grade is Grade.WARN
+    assert line.numbers["num_near"] == 1
+    assert "'Boil rice?' (train-0) in train and select" in line.shown
+
+
+def test_prompts_of_signs_alone_are_compared_as_they_are() -> None:
+    assert splits_line(splits(("?!", "a"), ("!?", "c"), ("d", "e"))).grade is Grade.PASS
+
+
+def test_an_id_in_two_splits_fails_though_its_texts_differ() -> None:
+    given = Splits((Prompt("x", "a"),), (Prompt("x", "b"),), (Prompt("y", "c"),))
+    line = splits_line(given)
+    assert line.grade is Grade.FAIL
+    assert line.numbers["num_same_id"] == 1
+
+
+def test_a_prompt_of_all_three_splits_is_counted_for_each_pair() -> None:
+    assert splits_line(splits(("a",), ("a",), ("a",))).numbers["num_same"] == 3
