@@ -83,8 +83,10 @@ _TRL_ONLINE_DPO: Final = (
 _VERL: Final = (
     Known(
         "actor/kl_loss", _KL_TOKEN, TOKEN, "k3",
-        "verl averages over tokens under loss_agg_mode token-mean, its default; the log does not show the mode",
+        "verl averages over tokens under loss_agg_mode token-mean, its default; the log does not show the mode "
+        "(0.6 divides it once more by the micro-batches, 0.7 sums it over mini-batches and epochs)",
         is_certain=False,
+        zeros_are_missing=True,  # 0.7 logs 0.0 where the loss holds no KL
     ),
     Known(
         "actor/reward_kl_penalty", _KL_TOKEN, TOKEN, "k1",

@@ -134,16 +134,19 @@ class PseudoExplosionGuardSpec(GuardSpec):
 
 
 class GoldDropGuardSpec(PatientSpec):
-    """Gold significantly below the best earlier allowed checkpoint, at far more KL: past its peak."""
+    """Gold significantly below the best earlier allowed checkpoint, at no less KL: past its peak.
+
+    Under steady rates of learning it is rare by luck; a run that a late peak would still follow loses that peak.
+    """
 
     action: Act | None = None
     """None: stop under objective gold_peak, warn under the others, whose value an early end would change;
     under gold_final it can't stop."""
 
-    kl_factor: float = Field(default=2.25, ge=1)
-    """Multiple of that checkpoint's KL that must be reached: gold that falls at about the same KL may come back."""
+    kl_factor: float = Field(default=1.0, ge=1)
+    """Multiple of that checkpoint's KL that must be reached; above 1 a fall at about the same KL is let pass."""
 
-    chance: float = Field(default=0.001, gt=0, lt=0.5)
+    chance: float = Field(default=0.01, gt=0, lt=0.5)
     """Probability of as large a drop by chance: paired over prompts, one-sided, corrected for the number of
     checkpoints that the best was chosen from."""
 

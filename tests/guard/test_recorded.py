@@ -108,7 +108,7 @@ def test_gold_past_its_peak_stops_and_names_the_best_checkpoint() -> None:
     first = {c.name: fired(c) for c in read_curves(FOLDER / "past-peak.json.gz")}
     drops = {name: alarms[R.GOLD_DROP] for name, alarms in first.items()}
     assert {name: alarm.step for name, alarm in drops.items()} == {
-        "trial 1": 50, "trial 8": 40, "trial 20": 40, "trial 35": 40,
+        "trial 1": 40, "trial 8": 40, "trial 20": 40, "trial 35": 40,
     }  # fmt: skip
     assert "from 1.05 at step 20 (kl 0.183 nats/token), the best" in drops["trial 1"].verdict.detail
     assert {alarm.action for alarm in drops.values()} == {Action.STOP}
@@ -152,13 +152,14 @@ def test_every_guard_has_a_curve_on_which_it_fires() -> None:
     assert seen | {R.GOLD_DROP, R.NEGATIVE_KL} == GUARDS
 
 
-def test_healthy_curves_give_next_to_no_alarm() -> None:
+def test_healthy_curves_give_no_alarm() -> None:
+    """Recorded after the thresholds were set. At most 3 % in truth, with 95 % confidence (none of 100)."""
     curves = healthy()
     assert len(curves) == 100
     counted = Counter(reason for curve in curves for reason in fired(curve))
     table = {reason.value: counted[reason] for reason in sorted(GUARDS)}
     assert max(table.values()) <= MOST * len(curves), table
-    assert table == {reason.value: 2 if reason is R.GOLD_DROP else 0 for reason in sorted(GUARDS)}
+    assert table == {reason.value: 0 for reason in sorted(GUARDS)}
 
 
 def test_no_alarm_follows_a_step_that_the_watch_lets_pass() -> None:

@@ -67,8 +67,12 @@ def test_differences_are_paired_over_prompts() -> None:
     assert drop(run([0.5, 0.9, 0.7, 0.7], [0.1, 0.2, 0.6, 0.8], noise=0.2)) is not None
 
 
-def test_gold_that_falls_at_about_the_same_kl_is_no_over_optimisation() -> None:
-    assert drop(run([0.5, 0.9, 0.5, 0.4], [0.1, 0.2, 0.3, 0.4])) is None
+def test_gold_that_falls_at_less_kl_is_no_over_optimisation_nor_at_less_than_the_factor_asks() -> (
+    None
+):
+    fall = run([0.5, 0.9, 0.5, 0.4], [0.1, 0.2, 0.3, 0.4])
+    assert drop(fall) is not None
+    assert gold_drop(fall, kl_factor=2.25) is None
     assert drop(run([0.5, 0.9, 0.5, 0.4], [0.1, 0.2, 0.1, 0.1])) is None
 
 
@@ -93,13 +97,16 @@ def test_one_prompt_can_not_tell() -> None:
     assert drop(points) is None
 
 
-@pytest.mark.parametrize("patience", [1, 2])
+@pytest.mark.parametrize(("patience", "chance"), [(1, 0.0005), (2, 0.01)])
 def test_a_flat_gold_is_hardly_ever_a_drop_however_many_checkpoints_there_were(
-    patience: int,
+    patience: int, chance: float
 ) -> None:
     kls = [0.01, *[0.5] * 15]
     fired = sum(
-        any(drop(points[:n], patience) is not None for n in range(1, len(points) + 1))
+        any(
+            gold_drop(points[:n], patience=patience, chance=chance)
+            for n in range(1, len(points) + 1)
+        )
         for points in (run([0.5] * 16, kls, noise=0.5, seed=seed) for seed in range(60))
     )
     assert fired <= 1

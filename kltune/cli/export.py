@@ -1,0 +1,73 @@
+"""``kltune export``: a study in, its recommended setting in another trainer's keys and units out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kltune.cli import flags
+
+EXAMPLE = "Example: kltune export studies/kitchen-grpo --to verl --batch 8192 --group 8"
+
+
+def command(
+    study: Annotated[Path, typer.Argument(metavar="STUDY", help="The study's folder.")],
+    to: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="trl, verl, openrlhf, nemo-rl, json, tripwire, peft."),
+    ],
+    trial: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", parser=flags.seed, help="Its setting.  [default: the recommended one]"
+        ),
+    ] = None,
+    version: Annotated[
+        str | None,
+        typer.Option(metavar="X", help="Release of that trainer.  [default: the newest known]"),
+    ] = None,
+    framework: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="For a tripwire: trl (default), verl, openrlhf."),
+    ] = None,
+    batch: Annotated[
+        int | None,
+        typer.Option(metavar="N", parser=flags.count, help="Your completions per step."),
+    ] = None,
+    group: Annotated[
+        int | None,
+        typer.Option(metavar="G", parser=flags.count, help="Your completions per prompt."),
+    ] = None,
+    mean_tokens: Annotated[
+        float | None, typer.Option(metavar="T", help="Your mean completion length in tokens.")
+    ] = None,
+    max_new_tokens: Annotated[
+        int | None,
+        typer.Option(metavar="M", parser=flags.count, help="Your limit of it."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write there; a folder for peft.  [default: stdout]"),
+    ] = None,
+) -> None:
+    """Write the setting of STUDY for another trainer, every value with its source.
+
+    Coefficient, target and horizon are converted; sizes that are not given are the
+    study's. What the trainer can't do is refused with the nearest thing that works.
+    Exit code: 0 written, 2 can't be run there, 3 no feasible trial.
+    """
+    from kltune.export.target import Sizes
+    from kltune.launch.export import ExportRequest, run_export
+
+    request = ExportRequest(
+        study_path=study,
+        to=to,
+        trial=trial,
+        version=version,
+        framework=framework,
+        sizes=Sizes(batch, group, mean_tokens, max_new_tokens),
+        out=out,
+    )
+    raise typer.Exit(run_export(request))

@@ -1,0 +1,193 @@
+"""A study's rows in, its recommended setting (or another trial's) as a `Winner` out."""
+
+from __future__ import annotations
+
+import math
+from statistics import median
+
+from kltune.confirm.result import ConfirmResult
+from kltune.errors import StudyError
+from kltune.export.setting import Gold, Measured, Source, Stop, Winner
+from kltune.report.compare import plateau
+from kltune.report.confirm_blocks import confirmed_words, find_confirmation, is_of
+from kltune.report.guards import guard_end
+from kltune.report.peaks import trial_peak
+from kltune.report.recommend import Answer, Recommendation, recommend
+from kltune.report.rows import Checkpoint, StudyRows, TrialRow
+
+_SHORTEST_WINDOW = 5
+"""Steps; else the last tenth of those up to the peak."""
+
+_Z = 1.96
+"""Standard errors of a 95 % interval over prompts."""
+
+
+def recommended(study: StudyRows) -> Winner | None:
+    """What the study recommends; None where it recommends nothing."""
+    answer = recommend(study)
+    return _winner(study, answer.best, answer) if isinstance(answer, Recommendation) else None
+
+
+def confirmed_instead(study: StudyRows) -> int | None:
+    """The trial that fresh seeds and test prompts put above the recommended one; None where they don't."""
+    result, _ = find_confirmation(study.path)
+    if result is None or not is_of(result, recommend(study)):
+        return None
+    return result.arms[result.main.winner].number if result.main.verdict == "changes" else None
+
+
+def of_trial(study: StudyRows, number: int) -> Winner:
+    """The setting of one trial, recommended or not.
+
+    Raises:
+        StudyError: no such trial, or one without a usable checkpoint after step 0.
+    """
+    row = next((t for t in study.trials if t.number == number), None)
+    if row is None:
+        last = max((t.number for t in study.trials), default=None)
+        has = "it has none yet" if last is None else f"its trials are 0 to {last}"
+        raise StudyError(f"{study.path}: there is no trial {number} ({has})")
+    if row.peak is None:
+        raise StudyError(
+            f"{study.path}: trial {number} ({row.state.value}) has no finite evaluation after step 0, so there is "
+            "nothing to say of when to stop"
+        )
+    return _winner(study, row, recommend(study))
+
+
+def _winner(study: StudyRows, row: TrialRow, answer: Answer) -> Winner:
+    spec, peak = study.spec, row.peak
+    assert peak is not None, "only trials with a peak come here"
+    is_best = isinstance(answer, Recommendation) and answer.best.number == row.number
+    rivals = len(answer.tied) if isinstance(answer, Recommendation) and is_best else 0
+    return Winner(
+        source=Source(
+            study=spec.name,
+            trial=row.number,
+            origin=row.origin,
+            is_recommended=is_best,
+            rivals=rivals,
+            base=str(spec.model.base),
+            lora_rank=spec.model.rank if spec.model.finetune == "lora" else None,
+        ),
+        setting=row.setting,
+        trainer=spec.trainer,
+        control=spec.control,
+        beta_unit=spec.beta_unit,
+        kl_unit=spec.kl_unit,
+        measured=_measured(study, row, peak),
+        stop=_stop(study, row, peak, answer),
+        gold=_gold(study, row, peak, answer if is_best else None),
+        guards=spec.guards,
+        kl_guard=spec.kl_guard,
+        kl_limit=spec.objective.kl_limit,
+        confirmation=_confirmation(study, answer) if is_best else "not confirmed",
+    )
+
+
+def _measured(study: StudyRows, row: TrialRow, peak: Checkpoint) -> Measured:
+    curve, reference = row.curve, study.reference
+    sigma = row.sigma_r or study.sigma_r
+    window = _window(row, peak)
+    betas = [b for s, b in zip(curve.step, curve.beta, strict=True) if s in window]
+    finite = [b for b in betas if math.isfinite(b)]
+    target = row.setting.target_kl
+    if target is None:
+        target = next((t for t in curve.target if math.isfinite(t)), None)
+    return Measured(
+        sigma_r=sigma if sigma is not None and sigma > 0 else None,
+        std_r=_number(reference.get("std_r")),
+        mean_tokens=_mean_tokens(study, peak),
+        target_kl=target,
+        first_coefficient=next((c for c in curve.coefficient if math.isfinite(c)), None),
+        final_beta=median(finite) if finite else None,
+        window=(min(window), max(window)) if finite else None,
+    )
+
+
+def _window(row: TrialRow, peak: Checkpoint) -> frozenset[int]:
+    """The last tenth of the steps up to the peak, at least five."""
+    steps = [step for step in row.curve.step if step <= peak.step]
+    return frozenset(steps[-max(_SHORTEST_WINDOW, len(steps) // 10) :])
+
+
+def _mean_tokens(study: StudyRows, peak: Checkpoint) -> float:
+    """Of the evaluation at the peak: both its KLs are sums over the same tokens."""
+    longest = float(study.spec.trainer.max_new_tokens)
+    if peak.kl_token > 0 and peak.kl_seq > 0:
+        return min(longest, peak.kl_seq / peak.kl_token)  # rounding must not pass the limit
+    found = _number(study.reference.get("mean_tokens"))
+    return longest if found is None else found
+
+
+def _stop(study: StudyRows, row: TrialRow, peak: Checkpoint, answer: Answer) -> Stop:
+    if study.spec.objective.metric != "gold_peak":
+        first = last = row.steps_run  # judged by its end
+    elif isinstance(answer, Recommendation) and answer.best.number == row.number:
+        first, last = answer.plateau.first_step, answer.plateau.last_step
+    else:
+        found = trial_peak(study, row)
+        held = plateau(row, study.spec.objective, study.spec.kl_unit)
+        first = last = peak.step
+        if found is not None:
+            first, last = found.peak.first_step, found.peak.last_step
+        elif held is not None:
+            first, last = held.first_step, held.last_step
+    return Stop(
+        first_step=first,
+        last_step=last,
+        peak_step=peak.step,
+        steps_run=row.steps_run,
+        steps_planned=study.spec.trainer.steps,
+        kl_token=peak.kl_token,
+        kl_seq=peak.kl_seq,
+        ended_by=guard_end(row),
+    )
+
+
+def _gold(study: StudyRows, row: TrialRow, peak: Checkpoint, answer: Answer | None) -> Gold:
+    """On fresh seeds and test prompts where this setting was confirmed, else on the select prompts."""
+    result, _ = find_confirmation(study.path)
+    if result is not None and answer is not None and is_of(result, answer):
+        confirmed = _confirmed_gold(result)
+        if confirmed is not None:
+            return confirmed
+    start = None if row.start is None else row.start.gold
+    found = trial_peak(study, row)
+    is_peak = study.spec.objective.metric == "gold_peak"
+    se = peak.gold_se if found is None or not is_peak else found.peak.procedure.se
+    value = peak.gold if row.value is None else row.value
+    has_interval = is_peak and math.isfinite(se)
+    basis = f"{study.spec.objective.metric} on the select prompts, one seed; the interval holds the noise of prompts only"
+    if not is_peak:
+        basis = f"{study.spec.objective.metric} on the select prompts, one seed"
+    return Gold(
+        value=value,
+        low=value - _Z * se if has_interval else None,
+        high=value + _Z * se if has_interval else None,
+        start=start,
+        basis=basis,
+    )
+
+
+def _confirmed_gold(result: ConfirmResult) -> Gold | None:
+    place = next((p for p in result.main.places if p.arm == 0), None)
+    if place is None:
+        return None
+    start = next((p for p in result.main.places if result.arms[p.arm].role == "start"), None)
+    return Gold(
+        value=place.gold,
+        low=place.low,
+        high=place.high,
+        start=None if start is None else start.gold,
+        basis=f"{len(result.seeds)} fresh seeds, {result.num_prompts} test prompts",
+    )
+
+
+def _confirmation(study: StudyRows, answer: Answer) -> str:
+    words = confirmed_words(study, answer)
+    return "not confirmed on fresh seeds: run kltune confirm" if words is None else words
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None

@@ -1,0 +1,216 @@
+"""``kltune export``: a study in, its setting as another trainer's configuration out. Nothing is trained."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from kltune.errors import ExitCode, RunError, SpecError
+from kltune.export.key import Exported
+from kltune.export.nemo_rl import export_nemo_rl
+from kltune.export.openrlhf import export_openrlhf
+from kltune.export.plain import plain
+from kltune.export.setting import Winner
+from kltune.export.target import Sizes, Target, make_target
+from kltune.export.tripwire import tripwire
+from kltune.export.trl import export_trl
+from kltune.export.verl import export_verl
+from kltune.export.winner import confirmed_instead, of_trial, recommended
+from kltune.launch.saying import say
+from kltune.launch.stdout import reserved_stdout
+from kltune.launch.writable import takes_files
+from kltune.metrics.jsonl import encode
+from kltune.report.recommend import NoAnswer, recommend
+from kltune.report.rows import StudyRows, TrialRow, read_study
+from kltune.trial.words import is_noise, score, setting_short
+
+EXPORTERS: Final[Mapping[str, Callable[[Winner, Target], Exported]]] = MappingProxyType(
+    {
+        "trl": export_trl,
+        "verl": export_verl,
+        "openrlhf": export_openrlhf,
+        "nemo-rl": export_nemo_rl,
+    }
+)
+TARGETS: Final = (*EXPORTERS, "json", "tripwire", "peft")
+WATCHED: Final = ("trl", "verl", "openrlhf")
+"""Frameworks whose log a tripwire can read."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExportRequest:
+    """The flags of ``kltune export``."""
+
+    study_path: Path
+    to: str
+    trial: int | None = None
+    """None: the recommended one."""
+    version: str | None = None
+    """Of the framework; None: the newest on record."""
+    framework: str | None = None
+    """Whose log a tripwire reads; None: TRL's."""
+    sizes: Sizes = field(default_factory=Sizes)
+    out: Path | None = None
+    """None: stdout."""
+
+    def check(self) -> None:
+        """Refuse what can't be written, before anything is read.
+
+        Raises:
+            SpecError: all of it in one message.
+        """
+        problems: list[str] = []
+        if self.to not in TARGETS:
+            problems.append(f"--to: must be one of {', '.join(TARGETS)} (got {self.to!r})")
+        else:
+            problems += self._misplaced()
+        if not self.study_path.is_dir():
+            problems.append(f"STUDY: {self.study_path}: no such folder")
+        is_file = self.to != "peft"
+        if (
+            self.out is not None
+            and is_file
+            and (self.out.is_dir() or not takes_files(self.out.parent))
+        ):
+            problems.append(f"--out: {self.out} can't be written to; give the path of a file")
+        if problems:
+            raise SpecError("; ".join(problems))
+
+    @property
+    def speaks(self) -> str | None:
+        """The framework in whose keys or log the result is; None: in no one's."""
+        if self.to == "tripwire":
+            return self.framework or "trl"
+        return self.to if self.to in EXPORTERS else None
+
+    def _misplaced(self) -> list[str]:
+        """Flags that mean nothing here."""
+        problems: list[str] = []
+        if self.to == "tripwire" and self.framework not in (None, *WATCHED):
+            problems.append(
+                f"--framework: must be one of {', '.join(WATCHED)} (got {self.framework!r})"
+            )
+        if self.to != "tripwire" and self.framework is not None:
+            problems.append(f"--framework: only with --to tripwire (got --to {self.to})")
+        if self.version is not None and self.to in ("json", "peft"):
+            problems.append(f"--version: has no meaning with --to {self.to}")
+        if self.to == "peft":
+            problems += [] if self.out is not None else ["--out: needed with --to peft: a folder"]
+            if self.sizes != Sizes():
+                problems.append(
+                    "--batch, --group, --mean-tokens and --max-new-tokens: have no meaning with --to peft"
+                )
+        return problems
+
+
+def run_export(request: ExportRequest) -> ExitCode:
+    """Write the configuration, or say why there is none.
+
+    Raises:
+        SpecError: flags, or a setting that the framework can't run: with the nearest thing that works.
+        StudyError: the folder is no study, or has no such trial.
+        RunError: the file can't be written.
+    """
+    request.check()
+    study = read_study(request.study_path)
+    if request.trial is None:
+        winner = recommended(study)
+        if winner is None:
+            answer = recommend(study)
+            assert isinstance(answer, NoAnswer), "there is no winner"
+            say(" ".join((answer.reason, "Nothing to export.", *answer.advice)))
+            return ExitCode.NO_FEASIBLE_TRIAL
+        other = confirmed_instead(study)
+        if other is not None:
+            say(
+                f"warning: the confirmation puts trial {other} above it: --trial {other} exports that one"
+            )
+    else:
+        winner = of_trial(study, request.trial)
+    if request.to == "peft":
+        _write_adapter(request, winner)
+        return ExitCode.DONE
+    text, warnings = _text(request, study, winner)
+    for warning in warnings:
+        say(f"warning: {warning}")
+    _write(request, text)
+    return ExitCode.DONE
+
+
+def _write_adapter(request: ExportRequest, winner: Winner) -> None:
+    from kltune.launch.export_peft import export_peft
+
+    assert request.out is not None, "checked before"
+    written = export_peft(request.study_path, winner, request.out)
+    for warning in written.warnings:
+        say(f"warning: {warning}")
+    say(f"wrote {written.path}: the adapter of trial {winner.source.trial} at step {written.step}")
+
+
+def _text(request: ExportRequest, study: StudyRows, winner: Winner) -> tuple[str, tuple[str, ...]]:
+    if request.speaks is None:
+        # Sizes are checked alike for all; no framework's keys are needed.
+        target = make_target(winner, "trl", None, request.sizes)
+        facts = plain(winner, target)
+        return encode(facts) + "\n", tuple(facts["warnings"])
+    try:
+        found = _exported(request, request.speaks, winner)
+    except SpecError as error:
+        other = _nearest(request, request.speaks, study, winner)
+        if other is None:
+            raise
+        raise SpecError(f"{error}. {_words(request.speaks, study, winner, other)}") from error
+    return found.text, found.warnings
+
+
+def _exported(request: ExportRequest, framework: str, winner: Winner) -> Exported:
+    target = make_target(winner, framework, request.version, request.sizes)
+    found = EXPORTERS[framework](winner, target)
+    return tripwire(winner, target, found) if request.to == "tripwire" else found
+
+
+def _nearest(
+    request: ExportRequest, framework: str, study: StudyRows, refused: Winner
+) -> TrialRow | None:
+    """The best other trial of the study that this framework can run."""
+    candidates = [
+        row
+        for row in study.trials
+        if row.is_candidate and not is_noise(row.origin) and row.number != refused.source.trial
+    ]
+    for row in sorted(candidates, key=lambda row: (-(row.value or 0.0), row.number)):
+        winner = of_trial(study, row.number)
+        try:
+            _exported(request, framework, winner)
+        except SpecError:
+            continue
+        return row
+    return None
+
+
+def _words(framework: str, study: StudyRows, refused: Winner, other: TrialRow) -> str:
+    own = "" if refused.gold is None else f" against {score(refused.gold.value)}"
+    return (
+        f"Of this study's other trials the best that {framework} can run is trial {other.number} "
+        f"({setting_short(other.setting, study.spec.kl_unit)}), value {score(other.value)}{own}: "
+        f"--trial {other.number}"
+    )
+
+
+def _write(request: ExportRequest, text: str) -> None:
+    if request.out is None:
+        with reserved_stdout(is_reserved=True) as result:
+            result.write(text)
+            result.flush()
+        return
+    scratch = request.out.with_name(f".{request.out.name}.{os.getpid()}.tmp")
+    try:
+        scratch.write_text(text, encoding="utf-8", errors="replace")
+        scratch.replace(request.out)
+    except OSError as error:
+        raise RunError(f"{request.out}: it can't be written: {error.strerror}") from error
+    say(f"wrote {request.out}")

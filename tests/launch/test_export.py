@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_study import FakeTrial, trial, typical_trials, write_study
+
+from kltune.errors import ExitCode, SpecError, StudyError
+from kltune.export.target import Sizes
+from kltune.launch.export import EXPORTERS, ExportRequest, run_export
+from kltune.spec.penalty import Penalty
+from kltune.spec.trial import ControllerKind
+from kltune.trial.outcome import StopReason
+
+
+def study(folder: Path, trials: list[FakeTrial] | None = None, **spec: Any) -> Path:
+    return write_study(folder / "study", trials or typical_trials(), **spec)
+
+
+def loss_trials() -> list[FakeTrial]:
+    return [trial(0.05), trial(0.1), trial(0.2)]
+
+
+@pytest.mark.parametrize("to", EXPORTERS)
+def test_a_study_is_written_for_every_framework(
+    to: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "there.txt"
+    path = study(tmp_path, loss_trials())
+    assert run_export(ExportRequest(path, to, out=out)) is ExitCode.DONE
+    text = out.read_text(encoding="utf-8")
+    assert f"{to} " in text
+    assert "from study kitchen, trial" in text
+    assert "hard KL limit: 0.5 nats/token" in text
+    shown = capfd.readouterr()
+    assert shown.out == ""
+    assert f"wrote {out}" in shown.err
+    assert run_export(ExportRequest(path, to)) is ExitCode.DONE
+    assert capfd.readouterr().out == text
+
+
+def test_json_goes_to_stdout_alone(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = study(tmp_path)
+    assert run_export(ExportRequest(path, "json", sizes=Sizes(batch=128))) is ExitCode.DONE
+    facts = json.loads(capfd.readouterr().out)
+    assert facts["converted"]["completions_per_step"] == 128
+    assert facts["source"]["study"] == "kitchen"
+
+
+def test_no_feasible_trial_is_exit_3_with_a_sentence(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = study(tmp_path, objective={"metric": "gold_peak", "kl_limit": 1e-6})
+    assert run_export(ExportRequest(path, "verl")) is ExitCode.NO_FEASIBLE_TRIAL
+    shown = capfd.readouterr()
+    assert shown.out == ""
+    assert "No feasible trial" in shown.err
+    assert "Nothing to export." in shown.err
+
+
+def test_a_refusal_names_the_studys_best_trial_that_would_go(tmp_path: Path) -> None:
+    trials = [
+        trial(0.1, penalty=Penalty.K1_REWARD, value=2.0),
+        trial(0.1, penalty=Penalty.K3_LOSS, value=1.0),
+        trial(0.2, penalty=Penalty.K2_LOSS, value=1.5),
+        trial(0.3, penalty=Penalty.K2_LOSS, value=9.0, origin="noise:5"),
+    ]
+    path = study(tmp_path, trials)
+    with pytest.raises(SpecError) as caught:
+        run_export(ExportRequest(path, "trl", trial=0))
+    message = str(caught.value)
+    assert "in the reward" in message
+    assert "trl can run is trial 2 (k2-loss 0.2), value 1.500 against 2.000: --trial 2" in message
+    pruned = trial(0.2, reason=StopReason.PRUNED, steps=40)
+    alone = study(tmp_path / "alone", [trials[0], pruned])
+    with pytest.raises(SpecError) as caught:
+        run_export(ExportRequest(alone, "trl"))
+    assert "other trials" not in str(caught.value)
+
+
+def test_another_trial_and_release_can_be_asked_for(tmp_path: Path) -> None:
+    path, out = study(tmp_path), tmp_path / "x.yaml"
+    adaptive = next(
+        n
+        for n, t in enumerate(typical_trials())
+        if t.setting.controller is ControllerKind.PROPORTIONAL
+        and t.setting.penalty is Penalty.K1_REWARD
+    )
+    request = ExportRequest(path, "verl", trial=adaptive, version="0.7.1", out=out)
+    assert run_export(request) is ExitCode.DONE
+    text = out.read_text(encoding="utf-8")
+    assert (
+        f"trial {adaptive} (chosen by --trial" in text or f"trial {adaptive} (recommended" in text
+    )
+    assert 'type: "adaptive"' in text
+    assert "0.7.1" in text
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"to": "trlx"}, "--to: must be one of trl, verl"),
+        ({"to": "json", "version": "1"}, "--version: has no meaning"),
+        ({"framework": "verl"}, "--framework: only with --to tripwire"),
+        ({"to": "tripwire", "framework": "nemo-rl"}, "--framework: must be one of"),
+        ({"to": "peft"}, "--out: needed"),
+        (
+            {"to": "peft", "out": Path("there"), "sizes": Sizes(batch=8)},
+            "have no meaning with --to peft",
+        ),
+        ({"study_path": Path("nowhere")}, "no such folder"),
+        ({"out": Path()}, "give the path of a file"),
+    ],
+)
+def test_bad_flags_are_refused_before_anything_is_read(
+    changes: dict[str, Any], problem: str, tmp_path: Path
+) -> None:
+    with pytest.raises(SpecError, match=problem):
+        run_export(ExportRequest(**{"study_path": tmp_path, "to": "verl", **changes}))
+
+
+def test_a_folder_that_is_no_study_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StudyError, match="not a study folder"):
+        run_export(ExportRequest(tmp_path, "verl"))
+
+
+@pytest.mark.parametrize("framework", [None, "verl", "openrlhf"])
+def test_a_tripwire_is_written_for_the_framework(
+    framework: str | None, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = study(tmp_path, loss_trials())
+    assert run_export(ExportRequest(path, "tripwire", framework=framework)) is ExitCode.DONE
+    text = capfd.readouterr().out
+    compile(text, "tripwire.py", "exec")
+    assert framework is None or framework.lower() in text.lower()
