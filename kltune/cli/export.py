@@ -54,9 +54,8 @@ def command(
 ) -> None:
     """Write the setting of STUDY for another trainer, every value with its source.
 
-    Coefficient, target and horizon are converted; sizes that are not given are the
-    study's. What the trainer can't do is refused with the nearest thing that works.
-    Exit code: 0 written, 2 can't be run there, 3 no feasible trial.
+    All is converted; sizes that are not given are the study's. What the trainer
+    can't do is refused. Exit code: 0 written, 2 refused, 3 no feasible trial.
     """
     from kltune.export.target import Sizes
     from kltune.launch.export import ExportRequest, run_export

@@ -64,7 +64,7 @@ def _kl_doubts(spec: StudySpec) -> list[Problem]:
     doubts: list[Problem] = []
     unit = f"nats per {spec.kl_unit.value}"
     guard, limit, target = spec.kl_guard, spec.objective.kl_limit, spec.search.target_kl
-    stop = None if guard is None else guard.limit
+    stop = guard.limit if guard is not None and guard.action == "stop" else None
     if stop is not None and limit is not None and stop < limit:
         text = (
             f"{stop:g} {unit} stops trials below objective.kl_limit ({limit:g}), so that limit "
@@ -72,7 +72,9 @@ def _kl_doubts(spec: StudySpec) -> list[Problem]:
         )
         doubts.append(Problem("guards.kl.limit", text))
     if guard is not None and guard.patience >= spec.trainer.steps:
-        text = f"{guard.patience} steps can't pass in a trial of {spec.trainer.steps}: it never stops one"
+        text = (
+            f"{guard.patience} steps can't pass in a trial of {spec.trainer.steps}: it never fires"
+        )
         doubts.append(Problem("guards.kl.patience", text))
     highest = None if target is None else target.largest()
     if stop is not None and highest is not None:

@@ -38,6 +38,8 @@ class PatientSpec(Closed):
     @model_validator(mode="before")
     @classmethod
     def _action_alone(cls, value: Any) -> Any:
+        if value is False:  # YAML 1.1's off
+            value = "off"
         return {"action": value} if isinstance(value, str) else value
 
 
@@ -268,6 +270,16 @@ class GuardsSpec(Closed):
 
     wall: float | None = Field(default=None, gt=0)
     """Wall clock of one trial in seconds (YAML: 90, 90s, 15m, 2h); none: no limit."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_a_section(cls, value: Any) -> Any:
+        if isinstance(value, str | bool):
+            names = ", ".join(name for name in cls.model_fields if name != "wall")
+            raise ValueError(
+                f"one action each, like {{stalled: off}} (got {value!r}); guards: {names}"
+            )
+        return value
 
     @field_validator("wall", mode="before")
     @classmethod

@@ -44,7 +44,8 @@ def differences(begun_with: Mapping[str, Any], now: Mapping[str, Any]) -> list[s
             f"--set guards.{name}=warn goes on with the study"
         )
         new = {key: v for key, v in new.items() if not key.startswith(f"guards.{name}.")}
-    old, new = _without_mute(old, begun_with), _without_mute(new, now)
+    mute = _mute_guards(begun_with) & _mute_guards(now)
+    old, new = _without(old, mute), _without(new, mute)
     for key in sorted(old.keys() | new.keys()):
         is_as_ever = key not in old and new.get(key) == _AS_EVER.get(key)
         if old.get(key) != new.get(key) and not is_as_ever:
@@ -61,13 +62,16 @@ def _stopping_guards(whole: Mapping[str, Any]) -> set[str]:
     return {name for name in others if whole["guards"].get(name, {}).get("action", "off") == "stop"}
 
 
-def _without_mute(flat: Mapping[str, Any], whole: Mapping[str, Any]) -> dict[str, Any]:
-    """Without the guards that stop nothing."""
-    mute = GuardsSpec.model_fields.keys() - {"kl", "wall"} - _stopping_guards(whole)
+def _mute_guards(whole: Mapping[str, Any]) -> set[str]:
+    """Those that stop nothing."""
+    return GuardsSpec.model_fields.keys() - {"kl", "wall"} - _stopping_guards(whole)
+
+
+def _without(flat: Mapping[str, Any], guards: set[str]) -> dict[str, Any]:
     return {
         key: value
         for key, value in flat.items()
-        if not (key.startswith("guards.") and key.split(".")[1] in mute)
+        if not (key.startswith("guards.") and key.split(".")[1] in guards)
     }
 
 

@@ -242,7 +242,7 @@ def _check_same_spec(study_path: Path, attrs: Mapping[str, Any], spec: StudySpec
         raise StudyError(
             f"{study_path}: this study belongs to another spec ({len(changed)} difference(s))\n"
             + "\n".join(changed)
-            + f"\nOnly {', '.join(FREE_TO_CHANGE)} may change in a study. Use another --study, or "
+            + f"\nOnly {', '.join(FREE_TO_CHANGE)} and guards that stop nothing may change in a study. Use another --study, or "
             "--fresh, which moves the old one aside."
         )
 

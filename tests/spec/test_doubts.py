@@ -22,6 +22,9 @@ def test_limits_that_contradict_each_other_are_doubted(tmp_path: Path) -> None:
     spec["guards"] = {"kl": {"limit": 0.1, "patience": 20}}
     fields = [told.split(":")[0] for told in doubts(tmp_path, spec)]
     assert fields == ["guards.kl.limit", "guards.kl.patience", "search.target_kl"]
+    spec["guards"]["kl"]["action"] = "warn"  # it stops nothing, so it contradicts no limit
+    fields = [told.split(":")[0] for told in doubts(tmp_path, spec)]
+    assert fields == ["guards.kl.patience"]
 
 
 def test_a_limit_in_the_wrong_unit_is_doubted(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 from spec_files import minimal, problems_of, write
 
 from kltune.spec.guards import GuardsSpec, PatientSpec
@@ -153,3 +154,11 @@ def test_guards_and_diagnose_have_the_same_thresholds(
     assert {n: v for n, v in defaults.items() if n not in aside} == {
         n: getattr(guard, n) for n in defaults if n not in aside
     }
+
+
+def test_a_switch_for_all_guards_is_told_how_to_name_them() -> None:
+    with pytest.raises(
+        ValidationError, match=r"one action each, like \{stalled: off\}.*proxy_spread"
+    ):
+        GuardsSpec.model_validate("off")
+    assert GuardsSpec.model_validate({"entropy": False}).entropy.action == "off"  # YAML 1.1's off

@@ -30,8 +30,9 @@ def test_a_guard_that_only_warns_may_come_go_and_change() -> None:
 
 
 def test_a_guard_that_stops_is_part_of_every_trial() -> None:
-    (line,) = differences(kept(spec(jump="warn")), kept(spec(jump="stop")))[:1]
-    assert line.startswith("guards.jump.action: ")
+    warned, stopped = ({"action": act, "factor": 7.0} for act in ("warn", "stop"))
+    found = differences(kept(spec(jump=warned)), kept(spec(jump=stopped)))
+    assert found == ['guards.jump.action: "warn" in the study, "stop" now']
     (line,) = differences(kept(spec(jump={"factor": 4.0})), kept(spec(jump={"factor": 5.0})))
     assert line == "guards.jump.factor: 4.0 in the study, 5.0 now"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -82,7 +83,7 @@ def read_json(path: Path) -> RawRun:
     else:
         history = found
     for row in _row_objects(history):
-        add_row(merger, row)
+        add_row(merger, _with_broken(row) if framework == "trl" else row)
     rows = merger.rows()
     if not rows:
         raise StudyError(
@@ -90,6 +91,12 @@ def read_json(path: Path) -> RawRun:
             "series by step)"
         )
     return RawRun(str(path), kind, rows, framework, facts, merger.notes())
+
+
+def _with_broken(row: Mapping[str, Any]) -> dict[str, Any]:
+    """TRL writes none for a metric all of whose values were NaN (its ``log``): these two always have one."""
+    broken = {name: math.nan for name in ("kl", "entropy") if name in row and row[name] is None}
+    return {**row, **broken}
 
 
 def trainer_state_of(folder: Path) -> Path | None:

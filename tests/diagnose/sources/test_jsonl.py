@@ -95,6 +95,16 @@ def test_json_without_a_history_is_refused(tmp_path: Path, text: str) -> None:
         read_json(_write(tmp_path / "a.json", text))
 
 
+def test_trls_none_for_a_kl_that_was_never_a_number_is_broken_and_not_missing(
+    tmp_path: Path,
+) -> None:
+    rows = [{"step": 1, "kl": 0.1, "reward": None}, {"step": 2, "kl": None, "reward": None}]
+    state = {"global_step": 2, "log_history": rows}
+    raw = read_json(_write(tmp_path / "s.json", json.dumps(state)))
+    assert raw.rows[0] == (1, {"kl": 0.1})
+    assert math.isnan(raw.rows[1][1]["kl"])
+
+
 def test_the_last_checkpoint_holds_the_longest_history(tmp_path: Path) -> None:
     for number in (9, 100, 20):
         folder = tmp_path / f"checkpoint-{number}"
