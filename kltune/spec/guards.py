@@ -38,8 +38,6 @@ class PatientSpec(Closed):
     @model_validator(mode="before")
     @classmethod
     def _action_alone(cls, value: Any) -> Any:
-        if value is False:  # YAML 1.1's off
-            value = "off"
         return {"action": value} if isinstance(value, str) else value
 
 

@@ -161,4 +161,3 @@ def test_a_switch_for_all_guards_is_told_how_to_name_them() -> None:
         ValidationError, match=r"one action each, like \{stalled: off\}.*proxy_spread"
     ):
         GuardsSpec.model_validate("off")
-    assert GuardsSpec.model_validate({"entropy": False}).entropy.action == "off"  # YAML 1.1's off
