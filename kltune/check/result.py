@@ -15,7 +15,7 @@ class Line:
     """One thing that must hold before training."""
 
     name: str
-    """For programs: ``tokenizer``, ``bos``, ``pad``, ``stop_ids``, ``template``, ``vocabulary``, ``padding``,
+    """For programs: ``tokenizer``, ``bos``, ``pad``, ``stop_ids``, ``template``, ``vocabulary``, ``weights``, ``padding``,
     ``logprobs``, ``temperature``, ``start_kl``, ``fixed_point``, ``sampler``, ``dropout``, ``mask``, ``proxy``,
     ``gold``, ``splits``, ``reward_scale``, ``controller``, ``memory``, ``spec``."""
     title: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 from kltune.check import thresholds as limit
 from kltune.check.result import Line
 from kltune.grade import Grade
+from kltune.statistics.single_precision import lost_in_single
 from kltune.trainer.soundness.score_facts import ScorePair, ScorerFacts, ScoringFacts
 from kltune.trial.words import duration, number
 
@@ -30,6 +31,10 @@ def proxy_line(found: ScorerFacts) -> Line:
 
 def _proxy(found: ScorerFacts) -> Found:
     shown = f"{found.name}: {_spread(found)}"
+    lost = lost_scores(found)
+    if lost is not None:
+        said = f"{found.name}: {lost}."
+        return Grade.FAIL, said, "Training computes in it: subtract a constant, or scale them."
     if found.unscored_frac > limit.UNSCORED_WARN:
         grade = Grade.FAIL if found.unscored_frac > limit.UNSCORED_FAIL else Grade.WARN
         said = f"{found.name} can't score {100 * found.unscored_frac:.0f} % of the completions."
@@ -46,7 +51,25 @@ def _proxy(found: ScorerFacts) -> Found:
             said,
             "A reward that is drawn anew can't be repeated: fix its seed or temperature.",
         )
-    return Grade.PASS, f"{shown}.", ""
+    return _by_order(found, shown) or (Grade.PASS, f"{shown}.", "")
+
+
+def lost_scores(found: ScorerFacts) -> str | None:
+    """Why single precision, in which training computes, can't tell the scores apart; none where it can."""
+    if found.mean is None or found.largest is None:
+        return None
+    return lost_in_single(found.mean, found.group_std or 0.0, found.largest)
+
+
+def _by_order(found: ScorerFacts, shown: str) -> Found | None:
+    """What stands beside a completion must not matter: neither is the same in a step and in an evaluation."""
+    if not found.order_gap or found.order_gap <= limit.ORDER_GAP * (found.std or 0.0):
+        return None
+    said = (
+        f"{shown}; the score depends on the list's order or on a completion's neighbours: reversed, and with a few more "
+        f"behind, it differs by up to {number(found.order_gap)}, which is no noise (the same list gives the same)."
+    )
+    return Grade.WARN, said, "Judge each completion by itself."
 
 
 def gold_line(found: ScorerFacts, pair: ScorePair | None) -> Line:
@@ -57,6 +80,7 @@ def gold_line(found: ScorerFacts, pair: ScorePair | None) -> Line:
         "identical_frac": None if pair is None else pair.identical_frac,
         "correlation": None if pair is None else pair.correlation,
         "group_correlation": None if pair is None else pair.group_correlation,
+        "rank_correlation": None if pair is None else pair.rank_correlation,
     }
     name = found.field.removeprefix("task.")
     title = f"{name} judges, and is not the proxy"
@@ -76,6 +100,12 @@ def _gold(found: ScorerFacts, pair: ScorePair | None) -> Found:
     if correlation is not None and abs(correlation) > limit.SAME_CORRELATION:
         said = f"{found.name} is the proxy in another unit (correlation {correlation:+.5f})."
         return Grade.FAIL, said, own
+    by_rank = None if pair is None else _by_rank(found, pair)
+    if by_rank is not None:
+        return *by_rank, own
+    by_order = _by_order(found, shown)
+    if by_order is not None:
+        return by_order
     if found.repeats is False:
         said = f"{shown}; a second call differs by up to {number(found.repeat_gap)}."
         return (
@@ -94,15 +124,31 @@ def _gold(found: ScorerFacts, pair: ScorePair | None) -> Found:
     return Grade.PASS, f"{shown}{related}.", ""
 
 
+def _by_rank(found: ScorerFacts, pair: ScorePair) -> tuple[Grade, str] | None:
+    """Whether gold puts completions in the proxy's order, or nearly."""
+    ranks = pair.rank_correlation
+    if ranks is None or abs(ranks) <= limit.NEAR_RANKS:
+        return None
+    if abs(ranks) > limit.SAME_CORRELATION and pair.distinct >= limit.RANKS_DISTINCT:
+        order = "as the proxy does" if ranks > 0 else "in the reverse of the proxy's order"
+        said = f"{found.name} ranks every completion {order} ({pair.distinct} different scores)."
+        return Grade.FAIL, said
+    said = (
+        f"{found.name} ranks completions nearly as the proxy does (rank correlation {ranks:+.3f})."
+    )
+    return Grade.WARN, said
+
+
 def _fault(found: ScorerFacts) -> Found | None:
     """What makes any scorer useless."""
-    if found.fault is not None:
-        return (
-            Grade.FAIL,
-            f"{found.fault}.",
-            "One finite number per completion is needed, in order.",
-        )
-    return None
+    if found.fault is None:
+        return None
+    remedy = (
+        "Mend it where it raised, on whatever completion: empty, cut and strange ones come up too."
+        if found.raised
+        else "One finite number per completion is needed, in order."
+    )
+    return Grade.FAIL, f"{found.fault}.", remedy
 
 
 def _constant(found: ScorerFacts, grade: Grade) -> Found | None:

@@ -9,6 +9,7 @@ from itertools import combinations
 from kltune.check.result import Line
 from kltune.grade import Grade
 from kltune.tasks.protocol import Prompt, Splits
+from kltune.trainer.soundness.token_facts import TokenFacts
 
 _TITLE = "train, select and test share no prompt"
 _SHOWN_CHARS = 60
@@ -16,19 +17,24 @@ _SHOWN_CHARS = 60
 _ByName = Mapping[str, Sequence[Prompt]]
 
 
-def splits_line(splits: Splits) -> Line:
-    """Fail: the same words or the same id in two splits; warn: the same but for punctuation and accents' encoding."""
+def splits_line(splits: Splits, tokens: TokenFacts | None = None) -> Line:
+    """Fail: the same words or the same id in two splits; warn: the same but for punctuation and accents' encoding.
+
+    ``tokens``: how they are encoded; where all of select encode to ids of train, other words don't help.
+    """
     by_name: _ByName = {"train": splits.train, "select": splits.select, "test": splits.test}
     same = _shared(by_name, words)
     shared_ids = _shared(by_name, lambda prompt: prompt.id)
     near = _shared(by_name, letters)
     counts = {f"num_{name}": float(len(prompts)) for name, prompts in by_name.items()}
-    numbers = {
+    numbers: dict[str, float | None] = {
         **counts,
         "num_same": float(len(same)),
         "num_same_id": float(len(shared_ids)),
         "num_near": float(len(near)),
     }
+    if tokens is not None:
+        numbers["num_same_tokens"] = float(tokens.same_ids)
     sizes = ", ".join(f"{len(prompts)} {name}" for name, prompts in by_name.items())
     if same or shared_ids:
         kind = "prompt(s)" if same else "prompt id(s)"
@@ -39,11 +45,28 @@ def splits_line(splits: Splits) -> Line:
             "prompts that were trained on says nothing of new ones."
         )
         return Line("splits", _TITLE, Grade.FAIL, shown, remedy, numbers)
+    by_tokens = None if tokens is None else _by_tokens(tokens, numbers)
+    if by_tokens is not None:
+        return by_tokens
     if near:
         shown = f"But for punctuation these are the same ({len(near)} in all, of {sizes}): {_example(near)}."
         remedy = "If they ask the same, put them into one split."
         return Line("splits", _TITLE, Grade.WARN, shown, remedy, numbers)
     return Line("splits", _TITLE, Grade.PASS, f"{sizes} prompts, none in two of them.", "", numbers)
+
+
+def _by_tokens(tokens: TokenFacts, numbers: dict[str, float | None]) -> Line | None:
+    if not tokens.same_ids:
+        return None
+    is_all = tokens.same_ids >= tokens.num_select
+    count = "All" if is_all else f"{tokens.same_ids} of the"
+    shown = (
+        f"{count} {tokens.num_select} select prompts are to the model the same as a train prompt: other words, the same "
+        "token ids."
+    )
+    remedy = "Look at how prompts are encoded: words that the tokenizer lacks, or a template that leaves them out."
+    grade = Grade.FAIL if is_all else Grade.WARN
+    return Line("splits", _TITLE, grade, shown, remedy, numbers)
 
 
 def words(prompt: Prompt) -> str:

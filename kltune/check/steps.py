@@ -40,8 +40,11 @@ def start_line(found: ReferenceFacts, scale: Scale) -> Line:
     return Line("start_kl", title, Grade.PASS, f"It is {shown}; {floor}.", "", numbers)
 
 
-def fixed_point_line(found: FixedPointFacts, scale: Scale) -> Line:
-    """Whether a step moves the policy by its learning rate alone, and never the reference."""
+def fixed_point_line(found: FixedPointFacts, scale: Scale, lost_scores: str | None = None) -> Line:
+    """Whether a step moves the policy by its learning rate alone, and never the reference.
+
+    ``lost_scores``: why the proxy's scores can't be told apart in the step's arithmetic, if so.
+    """
     title = "learning rate 0 moves nothing, a step moves the policy alone"
     numbers = {
         "changed_at_zero": float(found.changed_at_zero),
@@ -52,11 +55,13 @@ def fixed_point_line(found: FixedPointFacts, scale: Scale) -> Line:
         "zero_group_frac": found.zero_group_frac,
         "kl_after_token": found.kl_after_token,
     }
-    grade, said, remedy = _fixed_point(found, scale)
+    grade, said, remedy = _fixed_point(found, scale, lost_scores)
     return Line("fixed_point", title, grade, said, remedy, numbers)
 
 
-def _fixed_point(found: FixedPointFacts, scale: Scale) -> tuple[Grade, str, str]:
+def _fixed_point(
+    found: FixedPointFacts, scale: Scale, lost_scores: str | None
+) -> tuple[Grade, str, str]:
     if not found.weights_kept_at_zero:
         said = f"A step at learning rate 0 changed {found.changed_at_zero:,} weights."
         return Grade.FAIL, said, "Look for weight decay or a step that does not use the rate."
@@ -68,6 +73,9 @@ def _fixed_point(found: FixedPointFacts, scale: Scale) -> tuple[Grade, str, str]
         return Grade.FAIL, said, "The reference must be a frozen copy of the start."
     if not found.weights_moved:
         said = f"A step at learning rate {found.learning_rate:g} moved no weight (gradient norm {number(found.grad_norm)})."
+        if lost_scores is not None:
+            said += f" The proxy's scores differ, but not in the step: {lost_scores}."
+            return Grade.FAIL, said, "Mend the proxy (see that line)."
         if found.zero_group_frac >= 1:
             said += " All completions of each prompt had the same score."
             return (

@@ -8,6 +8,7 @@ from rich.text import Text
 
 from kltune.check.result import CheckResult
 from kltune.grade import GRADE_STYLES, Grade
+from kltune.report.text import visible
 from kltune.trial.words import duration
 
 _HEADLINES = {
@@ -21,14 +22,14 @@ def check_table(found: CheckResult) -> Group:
     """The whole check as a person reads it, the worst first."""
     grade = found.grade
     parts: list[RenderableType] = [
-        Text(f"{found.name}: {_HEADLINES[grade]}", style=f"bold {GRADE_STYLES[grade]}"),
+        Text(f"{visible(found.name)}: {_HEADLINES[grade]}", style=f"bold {GRADE_STYLES[grade]}"),
         Text(f"{_counts(found)}; {duration(found.seconds)}", style="dim"),
         Text(""),
         _rows(found),
     ]
     if found.skipped:
         parts.append(Text("\nNot looked at", style="bold"))
-        parts += [Text(f"- {text}") for text in found.skipped]
+        parts += [Text(f"- {visible(text)}") for text in found.skipped]
     return Group(*parts)
 
 
@@ -42,10 +43,15 @@ def _rows(found: CheckResult) -> Table:
         for line in found.lines:
             if line.grade is not grade:
                 continue
-            text = Text(line.shown)
+            text = Text(visible(line.shown))
             if line.remedy:
-                text.append(f" {line.remedy}", style="cyan")
-            table.add_row(Text(grade.value, style=GRADE_STYLES[grade]), line.name, line.title, text)
+                text.append(f" {visible(line.remedy)}", style="cyan")
+            table.add_row(
+                Text(grade.value, style=GRADE_STYLES[grade]),
+                line.name,
+                Text(visible(line.title)),
+                text,
+            )
     return table
 
 

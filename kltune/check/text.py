@@ -50,7 +50,15 @@ def tokenizer_line(found: TokenFacts, *, only_certain: bool = False) -> Line:
         f"{number(found.relabelled_entropy_token)}"
     )
     grade, said, remedy = Grade.PASS, f"The model reads this text: {shown}.", ""
-    if not told:
+    if found.unknown_frac > limit.UNKNOWN_FAIL:
+        grade = Grade.FAIL
+        said = (
+            f"{100 * found.unknown_frac:.0f} % of the prompts' tokens are unknown to the tokenizer."
+        )
+        remedy = (
+            "The model can't read them: give prompts in its language, or a model that knows theirs."
+        )
+    elif not told:
         grade = Grade.WARN
         said = "Whether the model knows this text can't be told: no prompt has two tokens that it can read."
         remedy = "Look at the prompts."
@@ -59,6 +67,13 @@ def tokenizer_line(found: TokenFacts, *, only_certain: bool = False) -> Line:
         grade = Grade.FAIL if is_noise else Grade.WARN
         said = f"To the model this text is hardly better than noise: {shown}."
         remedy = "Give the tokenizer that the model was trained with; or the model is a weak one, or never saw such prompts."
+    elif _is_surprised(found):
+        grade = Grade.WARN
+        said = (
+            f"The model expects these prompts less than noise: {shown} (standard deviation over mixings "
+            f"{number(found.relabelled_nll_std)})."
+        )
+        remedy = "Is this the tokenizer that the model was trained with? Its ids may stand for other words."
     elif found.unknown_frac > limit.UNKNOWN_WARN or found.text_kept_frac < 1:
         grade = Grade.WARN
         said = (
@@ -79,6 +94,12 @@ def tokenizer_line(found: TokenFacts, *, only_certain: bool = False) -> Line:
         said += f" Tokenizer and config name other ids ({', '.join(found.special_id_conflicts)}), all in force."
     title = "model, reference and reward model share the tokenizer"
     return Line("tokenizer", title, grade, said, remedy, numbers)
+
+
+def _is_surprised(found: TokenFacts) -> bool:
+    """Whether the prompts are less likely to the model than the same with the ids mixed up, beyond noise."""
+    excess = found.text_nll_token - found.relabelled_nll_token
+    return excess > limit.SURPRISE_WARN * found.relabelled_nll_std > 0
 
 
 def _share(own: float, mixed: float) -> float | None:
@@ -145,9 +166,25 @@ def template_line(found: TokenFacts) -> Line:
     numbers = {
         "template_least": None if least is None else float(least),
         "template_most": None if most is None else float(most),
+        "copies": None if found.template_copies is None else float(found.template_copies),
     }
-    if not found.uses_template or least is None or most is None:
+    if not found.uses_template:
         said = "No template is used: prompts go in as they are."
+        return Line("template", title, Grade.PASS, said, "", numbers)
+    if not found.template_tells_apart or found.template_copies == 0:
+        said = (
+            "The template writes something else than what the user says: cut, changed or in part."
+            if found.template_tells_apart
+            else "The template leaves out what the user says: every prompt is the same."
+        )
+        remedy = "Mend the tokenizer's chat_template, or set model.chat: never."
+        return Line("template", title, Grade.FAIL, said, remedy, numbers)
+    if found.template_copies is not None and found.template_copies > 1:
+        said = f"The template writes what the user says {found.template_copies} times."
+        remedy = "Unless the model was trained so: mend the tokenizer's chat_template, or set model.chat: never."
+        return Line("template", title, Grade.WARN, said, remedy, numbers)
+    if least is None or most is None:
+        said = "It writes what the user says once, and marks no turn that could be counted in the prompts."
         return Line("template", title, Grade.PASS, said, "", numbers)
     if most > 1:
         said = f"The user's turn is opened {most} times in one prompt."
@@ -173,6 +210,7 @@ def stop_line(found: StopFacts) -> Line:
         "num_missing": float(len(found.missing_stop_ids)),
         "num_stray": float(len(found.stray_stop_ids)),
         "ended_frac": found.ended_frac,
+        "prompts_ended_frac": found.prompts_ended_frac,
     }
     if found.missing_stop_ids or found.stray_stop_ids:
         missing, stray = found.missing_stop_ids, found.stray_stop_ids
@@ -182,6 +220,20 @@ def stop_line(found: StopFacts) -> Line:
         parts += [f"sampling ends at {list(stray)}, which nobody calls an end"] * bool(stray)
         remedy = "Make eos_token_id of tokenizer, config and generation config agree."
         return Line("stop_ids", title, Grade.FAIL, f"Ids {'; ids '.join(parts)}.", remedy, numbers)
+    if found.prompts_ended_frac > 0:
+        by_tokenizer = found.tokenizer_ends_texts
+        who = "the tokenizer adds it to every text" if by_tokenizer else "by text or template"
+        said = (
+            f"{100 * found.prompts_ended_frac:.0f} % of the prompts end in a stop token ({who}): to the model "
+            "everything is said before it begins."
+        )
+        remedy = (
+            "Set add_eos_token: false in the tokenizer's config, or take the token out of its post_processor."
+            if by_tokenizer
+            else "Unless the model was trained to answer after one, take it out of prompts or template."
+        )
+        grade = Grade.FAIL if by_tokenizer else Grade.WARN
+        return Line("stop_ids", title, grade, said, remedy, numbers)
     said = f"{listed}; {100 * found.ended_frac:.0f} % of the completions ended by themselves."
     if found.ended_frac < limit.ENDED_WARN:
         remedy = "Raise trainer.max_new_tokens, or the model was never taught to end: cut texts are scored as they are."

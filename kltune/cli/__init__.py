@@ -85,5 +85,8 @@ def main() -> None:
     try:
         app()
     except KltuneError as error:
-        typer.echo(f"error: {error}", err=True)
+        # A message may hold what a model's or a user's code said: it must do nothing to the terminal.
+        from kltune.report.text import visible
+
+        typer.echo(f"error: {visible(str(error))}", err=True)
         sys.exit(error.exit_code)

@@ -34,7 +34,9 @@ def command(
     ] = None,
     fail_on: Annotated[
         Literal["warn", "fail"] | None,
-        typer.Option(help="Exit 4 at a finding this bad (or, with two runs, where they part)."),
+        typer.Option(
+            help="Exit 4 at a finding this bad (or, with two runs, where they stay apart)."
+        ),
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the result as JSON on stdout.")

@@ -11,6 +11,7 @@ from typing import Final
 from kltune.diagnose.as_set import as_set
 from kltune.diagnose.facts import LOSS_MODE, facts_of
 from kltune.diagnose.known import SEQ, TOKEN, UNDECIDED, Known, Transform
+from kltune.diagnose.left_out import left_out
 from kltune.diagnose.names import TITLES, family, framework_of, known_names
 from kltune.diagnose.runlog import Reading, RunLog
 from kltune.diagnose.sources.raw import RawRun
@@ -37,6 +38,11 @@ class _Reader:
     readings: dict[Quantity, Reading] = field(default_factory=dict[Quantity, Reading])
     notes: list[str] = field(default_factory=list[str])
     used: set[str] = field(default_factory=set[str])
+    unread_kl: dict[str, str] = field(default_factory=dict[str, str])
+    spare: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    """Names of a quantity that a better name was found for, by that name."""
+    without_use: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    """Names that nothing is made of, by the reason."""
 
     def put(self, reading: Reading, values: dict[int, float]) -> None:
         self.series.setdefault(reading.quantity, values)
@@ -59,13 +65,21 @@ def to_run_log(raw: RawRun, kl_unit: KLUnit | None, mean_tokens: float | None) -
     for known in known_names(raw.names, framework):
         reader.used.add(known.name)
         if known.quantity is None:
-            reader.notes.append(f"{known.name} was left out: {known.why}")
+            reader.without_use.setdefault(known.why, []).append(known.name)
         elif known.is_kl:
             kl.append(known)
         elif known.quantity not in reader.series:
             _take(reader, known, known.quantity)
+        elif known.name != reader.readings[known.quantity].name:
+            better = reader.readings[known.quantity].name
+            reader.spare.setdefault(better, []).append(known.name)
     _drop_false_gold(reader)
+    _note_texts(reader)
     _take_kl(reader, kl, kl_unit, mean_tokens)
+    ignored = tuple(name for name in raw.names if name not in reader.used)
+    # The other metrics of kltune's own trials are in its report.
+    asked = () if framework == "kltune" else ignored
+    reader.notes += left_out(reader.spare, reader.without_use, asked)
     facts = facts_of(raw.facts, framework)
     _name_units(reader, facts)
     return RunLog(
@@ -75,9 +89,26 @@ def to_run_log(raw: RawRun, kl_unit: KLUnit | None, mean_tokens: float | None) -
         curve=Curve.of_rows(_rows(reader)),
         readings=reader.readings,
         facts=facts,
-        ignored=tuple(name for name in raw.names if name not in reader.used),
+        ignored=ignored,
+        unread_kl={} if any(one in reader.series for one in _KL) else reader.unread_kl,
+        restart=raw.restart,
         notes=tuple(dict.fromkeys(reader.notes)),
     )
+
+
+def _note_texts(reader: _Reader) -> None:
+    """Say of names that mean something that what is under them is, in part or whole, no number."""
+    logged = set(reader.raw.names)
+    for known in known_names(reader.raw.texts, reader.framework):
+        where = reader.raw.texts[known.name]
+        if known.name in logged:
+            reader.notes.append(
+                f"{known.name} is not a number everywhere ({where}): left out there"
+            )
+            continue
+        reader.notes.append(f"{known.name} was left out: it holds no number ({where})")
+        if known.is_kl:
+            reader.unread_kl[known.name] = f"{known.name} holds no number ({where})"
 
 
 def _take(reader: _Reader, known: Known, quantity: Quantity) -> None:
@@ -146,7 +177,7 @@ def _take_kl(
     found = [quantity for quantity in _KL if quantity in reader.series]
     if kl_unit is not None and len({reader.readings[q].name for q in found}) == 2:
         reader.notes.append("--kl-unit changes nothing: the log has its KL in both units")
-    if not found:
+    if not found and not reader.unread_kl:
         reader.notes.append(_no_kl(reader))
     source = reader.readings[Quantity.LENGTH].name if length else ""
     for quantity in (*_KL, *_K1.values()):
@@ -188,10 +219,12 @@ def _place(
     elif reading.unit == UNDECIDED:
         decision = infer(list(values.values()), mean_tokens)
         if decision.unit is None:
-            reader.notes.append(
-                f"{reading.name} was left out: whether it is in nats/token or nats/sequence can't be told "
-                f"({decision.why}); say it by --kl-unit token or --kl-unit sequence"
+            why = (
+                f"whether it is in nats/token or nats/sequence can't be told ({decision.why}); say it by "
+                "--kl-unit token or --kl-unit sequence"
             )
+            reader.notes.append(f"{reading.name} was left out: {why}")
+            reader.unread_kl[reading.name] = f"{reading.name} is logged, but {why}"
             return
         quantity = Quantity.KL_TOKEN if decision.unit is KLUnit.TOKEN else Quantity.KL_SEQ
         unit = _UNITS[decision.unit.value]

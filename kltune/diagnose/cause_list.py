@@ -120,6 +120,17 @@ NOT_LOGGED: Final = Cause(
     "the trainer was not told to compute the KL to the reference",
     "Switch it on: without it neither beta nor over-optimisation can be judged.",
 )
+UNIT_NOT_SAID: Final = Cause(
+    "unit_not_said",
+    "the log's name does not say whether the KL is a mean over tokens or a sum over each completion, and its size fits both",
+    "Say --kl-unit token or --kl-unit sequence: look in the trainer's code whether it averages over tokens or sums over "
+    "each completion.",
+)
+TEXT_LOGGED: Final = Cause(
+    "text_logged",
+    "the column holds words, or numbers in a form that no program reads",
+    "Look at the column in the log, and export it as plain numbers.",
+)
 UPDATE_KL_ONLY: Final = Cause(
     "update_kl_only",
     "only the KL of one update is logged, which says nothing of the distance to the reference",
@@ -195,6 +206,30 @@ CRITIC_LATE: Final = Cause(
     "critic_untrained",
     "the critic was not warmed up, or learns too slowly for its returns",
     "Train the critic alone for some steps, or take a group baseline instead.",
+)
+ONE_BATCH: Final = Cause(
+    "one_batch",
+    "one batch (its prompts, its rewards) or one step that was too large threw the policy off, and it came back",
+    "Look at the batch, the gradient norm and the learning rate of the step at which the KL rose, and clip the gradient; "
+    "leave beta as it is.",
+)
+AGAINST_REWARD: Final = Cause(
+    "against_reward",
+    "the updates go against the reward: its sign or that of the advantages is turned, or rewards and completions are "
+    "paired wrongly",
+    "Take one group and check that the completion with the highest reward gets the highest advantage and gains "
+    "log-probability over the step.",
+)
+DETERMINISTIC: Final = Cause(
+    "deterministic",
+    "the policy is all but deterministic: trained too far before, or drawn at too low a temperature, so the completions "
+    "of a group hardly differ",
+    "Draw eight completions of one prompt: if they are alike, raise the temperature or start from an earlier checkpoint.",
+)
+STALE: Final = Cause(
+    "stale_samples",
+    "the completions were drawn by a policy that is many updates old",
+    "Take fewer updates per rollout, or rollouts that are less far behind.",
 )
 NO_GOLD: Final = Cause(
     "no_gold",

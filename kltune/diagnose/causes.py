@@ -14,6 +14,7 @@ from types import MappingProxyType
 
 from kltune.diagnose.cause_list import (
     ADVANTAGES_ZERO,
+    AGAINST_REWARD,
     BETA_TOO_LARGE,
     BETA_TOO_SMALL,
     BETA_ZERO,
@@ -21,6 +22,7 @@ from kltune.diagnose.cause_list import (
     CONTROLLER_BOUND_HIGH,
     CONTROLLER_BOUND_LOW,
     CRITIC_LATE,
+    DETERMINISTIC,
     ENGINE,
     ENTROPY_BONUS,
     FORMAT_CHANGED,
@@ -37,6 +39,7 @@ from kltune.diagnose.cause_list import (
     NORMALISATION,
     NOT_LOGGED,
     NUMERICS,
+    ONE_BATCH,
     OUTLIER_TOKENS,
     PROXY_EXPLOITED,
     RARE_TOKENS,
@@ -47,7 +50,10 @@ from kltune.diagnose.cause_list import (
     SAMPLING,
     SET_UP,
     SHORT_PAID,
+    STALE,
+    TEXT_LOGGED,
     TOO_LONG,
+    UNIT_NOT_SAID,
     UPDATE_KL_ONLY,
     WRONG_ESTIMATOR,
 )
@@ -90,6 +96,13 @@ EXPLANATIONS: Mapping[str, Explanation] = MappingProxyType(
         "kl_explosion": Explanation(
             "The KL exploded", (SET_UP, MASK, LEARNING_RATE_TOO_HIGH, BETA_TOO_SMALL)
         ),
+        "kl_spike": Explanation(
+            "The KL ran away and came back", (ONE_BATCH, LEARNING_RATE_TOO_HIGH, NUMERICS)
+        ),
+        "reward_falls_at_reference": Explanation(
+            "The reward falls while the log has the policy at its reference",
+            (KL_METRIC_WRONG, REWARD_NOISE, MASK),
+        ),
         "kl_jump": Explanation(
             "The KL jumped within a step", (LEARNING_RATE_TOO_HIGH, MASK, NUMERICS)
         ),
@@ -100,7 +113,7 @@ EXPLANATIONS: Mapping[str, Explanation] = MappingProxyType(
             "KL and advantages grow together", (NORMALISATION, LEARNING_RATE_TOO_HIGH, CLIPPING)
         ),
         "proxy_spread": Explanation(
-            "The spread of the reward vanished", (REWARD_SOLVED, NO_SPREAD)
+            "The spread of the reward vanished", (NO_SPREAD, REWARD_SOLVED)
         ),
         "beta_too_large": Explanation(
             "Beta holds the policy where it is", (BETA_TOO_LARGE, REWARD_SCALE)
@@ -116,12 +129,27 @@ EXPLANATIONS: Mapping[str, Explanation] = MappingProxyType(
         "reference_kl_missing": Explanation(
             "No KL to the reference is logged", (NOT_LOGGED, BETA_ZERO, UPDATE_KL_ONLY)
         ),
+        "reward_falls": Explanation(
+            "The training reward falls",
+            (LEARNING_RATE_TOO_HIGH, AGAINST_REWARD, REWARD_NOISE, TOO_LONG),
+        ),
+        "kl_unit_unknown": Explanation("The KL's unit is not known", (UNIT_NOT_SAID,)),
+        "kl_not_a_number": Explanation("The KL in the log is no number", (TEXT_LOGGED,)),
         "drift_without_gain": Explanation(
             "The KL grows and buys nothing",
             (PROXY_EXPLOITED, LEARNING_RATE_TOO_HIGH, BETA_TOO_SMALL),
         ),
         "entropy_collapse": Explanation(
             "The entropy collapsed", (PROXY_EXPLOITED, LEARNING_RATE_TOO_HIGH, ENTROPY_BONUS)
+        ),
+        "entropy_low": Explanation(
+            "The policy has no entropy", (DETERMINISTIC, SAMPLING, NO_SPREAD)
+        ),
+        "gradient_explosion": Explanation(
+            "The gradient norm explodes", (LEARNING_RATE_TOO_HIGH, NUMERICS, NORMALISATION)
+        ),
+        "clipped_updates": Explanation(
+            "Most ratios are clipped", (ENGINE, LEARNING_RATE_TOO_HIGH, STALE)
         ),
         "repetition": Explanation(
             "The completions repeat themselves", (PROXY_EXPLOITED, BETA_TOO_SMALL)
@@ -152,12 +180,17 @@ _PLACES: Mapping[str, int] = MappingProxyType({name: i for i, name in enumerate(
 _GRADES = (Grade.FAIL, Grade.WARN, Grade.PASS)
 
 
-def explain(sign: Sign, ruled_out: frozenset[str] = frozenset()) -> Finding:
-    """The sign with title and causes: first the one that its numbers speak for, without those that the log rules out."""
+def explain(
+    sign: Sign, ruled_out: frozenset[str] = frozenset(), checks: tuple[str, ...] = ()
+) -> Finding:
+    """The sign with title and causes: first the one that its numbers speak for, without those that the log rules out.
+
+    ``checks``: titles of the rules that it answers.
+    """
     known = EXPLANATIONS[sign.name]
     told = [cause for cause in known.causes if cause.name == sign.cause]
     rest = [cause for cause in known.causes if cause.name not in {sign.cause, *ruled_out}]
-    return Finding(sign, known.title, (*told, *rest))
+    return Finding(sign, known.title, (*told, *rest), checks)
 
 
 def in_order(findings: list[Finding]) -> tuple[Finding, ...]:

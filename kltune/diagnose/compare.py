@@ -2,52 +2,28 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from statistics import fmean
+from dataclasses import dataclass
 from typing import Any
 
+from kltune.diagnose.parting import Parting, Points, parting
 from kltune.diagnose.rule import QUANTITY_WORDS
 from kltune.diagnose.runlog import RunLog
-from kltune.diagnose.series import bound, noise, shown
+from kltune.diagnose.series import counted, shown
 from kltune.metrics.jsonl import SCHEMA
 from kltune.symptoms.curve import Quantity
 
-_CHANCE = 0.01
-"""That runs which differ by step-to-step noise alone are said to part, over all steps and quantities."""
-_WINDOW = 5
-"""Steps that are averaged, in a row of 20 or more."""
-_ROUNDING = 1e-6
-"""Share of the largest value within which two machines, or thread counts, may differ on the same run."""
 _LEAST = 4
 """Common steps below which nothing is said of a quantity."""
 _UNWATCHED = frozenset({Quantity.GOLD_SE, Quantity.K1_SEQ_SE})
-
-Points = Sequence[tuple[int, float, float]]
-"""(step, A, B)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Parting:
-    """One quantity of two runs."""
-
-    quantity: Quantity
-    unit: str
-    step: int | None
-    """Where they part beyond noise; none where they don't."""
-    a: float
-    """Mean over the steps at ``step`` (of the last ones where they don't part)."""
-    b: float
-    noise: float
-    """Standard error of that difference."""
-    end_a: float
-    """Mean over the last steps."""
-    end_b: float
-
-    def as_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return {**asdict(self), "quantity": self.quantity.value}
+_EXTREMES = frozenset({Quantity.KL_MAX_TOKEN, Quantity.KL_P99_TOKEN})
+"""Of single tokens: their scatter has heavy tails, so they are named after all others."""
+_SETTINGS = frozenset({Quantity.BETA, Quantity.TARGET, Quantity.LEARNING_RATE})
+"""What is set, or follows from what is set: no evidence that the policies differ."""
+SEEDS = (
+    "Two seeds of one setting can differ by as much: the noise within a run is not the noise between seeds. To tell a "
+    "setting from its seeds, run each with 3 seeds or more (kltune validate)."
+)
+"""What a parting of two single runs does not show."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,33 +37,59 @@ class Comparison:
     differs_at: tuple[int, Quantity] | None
     """The first step with a number that is not the same to the last digit, and which; none where there is none."""
     partings: tuple[Parting, ...]
-    """The earliest first; those that don't part last."""
+    """The earliest first, token extremes after the others; those that don't part last."""
     left_out: tuple[str, ...]
     """What can't be held against each other, and why."""
     facts: tuple[tuple[str, str, str], ...]
     """(name, A, B) of what was set differently."""
 
     @property
+    def is_seed_alone(self) -> bool:
+        """Whether the seed is all that was set differently, as far as the logs tell."""
+        return {name for name, _, _ in self.facts} == {"seed"}
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether they stay apart to the end by more than anything within a run: what ``--fail-on`` asks."""
+        return not self.is_seed_alone and any(one.is_lasting for one in self.partings)
+
+    @property
     def first(self) -> Parting | None:
-        """Where they part first."""
+        """Where they part first: by what came of it, or by what was set where nothing else parts."""
         parted = [one for one in self.partings if one.step is not None]
-        return parted[0] if parted else None
+        came = [one for one in parted if one.quantity not in _SETTINGS]
+        return next(iter(came or parted), None)
 
     def headline(self) -> str:
         """The verdict in a sentence."""
         if not self.common:
             return "The runs have no step in common."
         if self.differs_at is None:
-            return f"The runs are the same in every number of their {self.common} common steps."
+            return f"The runs are the same in every number of their {counted(self.common, 'common step')}."
         step, quantity = self.differs_at
         start = f"First different number: {QUANTITY_WORDS[quantity]} at step {step}"
-        if self.first is None:
-            return f"{start}; beyond noise they don't part in {self.common} common steps."
         first = self.first
+        if first is None:
+            return (
+                f"{start}; beyond noise they don't part in {counted(self.common, 'common step')}."
+            )
         unit = f" {first.unit}" if first.unit else ""
         return (
-            f"{start}. They part beyond noise at step {first.step} first, by {QUANTITY_WORDS[first.quantity]}: "
-            f"{shown(first.a)} against {shown(first.b)}{unit}."
+            f"{start}. They part beyond the noise within a run at step {first.step} first, by "
+            f"{QUANTITY_WORDS[first.quantity]}: {shown(first.a)} against {shown(first.b)}{unit}. {self._reach()}"
+        )
+
+    def _reach(self) -> str:
+        """What follows from a parting, and what does not."""
+        if self.is_seed_alone:
+            return f"Only the seed was set differently, so this is a note and no fault. {SEEDS}"
+        lasting = [QUANTITY_WORDS[one.quantity] for one in self.partings if one.is_lasting]
+        if not lasting:
+            return f"It does not last, or is not large against the scatter of the run. {SEEDS}"
+        reach = f"To the end, and by far more than the scatter of the run: {', '.join(lasting)}."
+        is_set = all(one.quantity in _SETTINGS for one in self.partings if one.is_lasting)
+        return (
+            f"{reach} That is what was set, not what came of it." if is_set else f"{reach} {SEEDS}"
         )
 
     def as_json(self) -> dict[str, Any]:
@@ -99,6 +101,8 @@ class Comparison:
             "b": self.b,
             "common_steps": self.common,
             "differs_at": [differs[0], differs[1].value] if differs else None,
+            "is_apart": self.is_apart,
+            "is_seed_alone": self.is_seed_alone,
             "partings": [one.as_json() for one in self.partings],
             "left_out": list(self.left_out),
             "facts": [{"name": name, "a": a, "b": b} for name, a, b in self.facts],
@@ -122,7 +126,7 @@ def compare(a: RunLog, b: RunLog) -> Comparison:
     different = [(step, q) for q, listed in points.items() for step, x, y in listed if x != y]
     watched = {q: p for q, p in points.items() if len(p) >= _LEAST and q not in _UNWATCHED}
     partings = [
-        _parting(quantity, _unit(a, quantity), listed, len(watched))
+        parting(quantity, _unit(a, quantity), listed, len(watched))
         for quantity, listed in watched.items()
     ]
     return Comparison(
@@ -130,10 +134,14 @@ def compare(a: RunLog, b: RunLog) -> Comparison:
         b=b.path,
         common=len(set(a.curve.steps) & set(b.curve.steps)),
         differs_at=min(different, default=None, key=lambda pair: pair[0]),
-        partings=tuple(sorted(partings, key=lambda p: math.inf if p.step is None else p.step)),
+        partings=tuple(sorted(partings, key=_place)),
         left_out=tuple(left_out),
         facts=_facts(a, b),
     )
+
+
+def _place(one: Parting) -> tuple[bool, bool, int]:
+    return one.step is None, one.quantity in _EXTREMES, one.step or 0
 
 
 def _why_not(a: RunLog, b: RunLog, quantity: Quantity) -> str:
@@ -156,41 +164,6 @@ def _unit(run: RunLog, quantity: Quantity) -> str:
     reading = run.readings.get(quantity)
     # A pure number has the unit 1, which tells a person nothing.
     return reading.unit.removeprefix("1") if reading is not None else ""
-
-
-def _parting(quantity: Quantity, unit: str, points: Points, num_quantities: int) -> Parting:
-    """Where the mean difference over a few steps in a row, and over the next few, is beyond noise."""
-    width = max(1, min(_WINDOW, len(points) // 4))
-    start = next((i for i, (_, x, y) in enumerate(points) if x != y), len(points))
-    rest = [x - y for _, x, y in points[start:]]
-    one = noise(rest)
-    error = one / math.sqrt(width)
-    looks = 2 * num_quantities * len(points) / width
-    scale = max(max(abs(x), abs(y)) for _, x, y in points)
-    limit = max(bound(_CHANCE, looks) * error, _ROUNDING * scale)
-    found = _first_beyond(rest, width, limit)
-    end = points[-width:]
-    at = end if found is None else points[start + found : start + found + width]
-    return Parting(
-        quantity=quantity,
-        unit=unit,
-        step=None if found is None else at[0][0],
-        a=fmean(x for _, x, _ in at),
-        b=fmean(y for _, _, y in at),
-        noise=error,
-        end_a=fmean(x for _, x, _ in end),
-        end_b=fmean(y for _, _, y in end),
-    )
-
-
-def _first_beyond(differences: Sequence[float], width: int, limit: float) -> int | None:
-    """Index of the first window beyond the limit whose next one is beyond it as well, on the same side."""
-    means = [fmean(differences[i : i + width]) for i in range(len(differences) - width + 1)]
-    for index, mean in enumerate(means):
-        follower = means[min(index + width, len(means) - 1)]
-        if min(abs(mean), abs(follower)) > limit and mean * follower > 0:
-            return index
-    return None
 
 
 def _facts(a: RunLog, b: RunLog) -> tuple[tuple[str, str, str], ...]:

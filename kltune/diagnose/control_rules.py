@@ -78,6 +78,6 @@ def _unit(run: RunLog) -> str:
 _NEEDS = ((Quantity.BETA,), (Quantity.TARGET,), (Quantity.KL_TOKEN, Quantity.KL_SEQ))
 
 RULES: tuple[Rule, ...] = (
-    Rule("the controller moves beta", inert, _NEEDS, is_optional=True),
-    Rule("the controller has room", saturated, _NEEDS, is_optional=True),
+    Rule("the controller moves beta", inert, _NEEDS, is_optional=True, least=_LEAST),
+    Rule("the controller has room", saturated, _NEEDS, is_optional=True, least=_LEAST),
 )

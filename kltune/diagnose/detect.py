@@ -118,5 +118,5 @@ def _is_table(path: Path, lines: list[str]) -> bool:
 def _is_json_object(line: str) -> bool:
     try:
         return isinstance(json.loads(line), dict)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False

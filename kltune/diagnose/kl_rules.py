@@ -13,6 +13,7 @@ from kltune.diagnose.result import Sign
 from kltune.diagnose.rule import QUANTITY_WORDS, Rule
 from kltune.diagnose.runlog import RunLog
 from kltune.diagnose.series import Pairs, first_part, last_part, level, shown, values
+from kltune.diagnose.unread import unread_kl
 from kltune.grade import Grade
 from kltune.symptoms.curve import Quantity
 
@@ -30,6 +31,9 @@ _UPDATE = 0.1
 """Nats per token within an update; PPO's early stops are set at 0.01 to 0.02."""
 _BELOW_ZERO = -1e-6
 """What rounding may make of a value that can't be negative."""
+_NEVER_BELOW_0 = frozenset({"k2", "k3", "exact"})
+_LEAST = 8
+"""Logged steps below which a rule that looks at a course can't pass."""
 _SPREADS_GAINED, _SHARE_OF_NEEDED, _LITTLE_SEQ = 1.0, 0.1, 0.5
 
 _KL = (Quantity.KL_TOKEN, Quantity.KL_SEQ)
@@ -71,8 +75,9 @@ def exploded(run: RunLog) -> Sign | None:
     unit = "kl_token" if quantity is Quantity.KL_TOKEN else "kl_seq"
     numbers = {"first_step": float(over[0]), f"top_{unit}": top[1], f"end_{unit}": pairs[-1][1]}
     cause, why = _why_exploded(run, pairs, over[0])
-    grade = Grade.FAIL if at_end else Grade.WARN
-    return Sign("kl_explosion", grade, over[0], over[-1], detail + why, numbers, cause)
+    if not at_end:
+        return Sign("kl_spike", Grade.WARN, over[0], over[-1], f"{detail}; it came back", numbers)
+    return Sign("kl_explosion", Grade.FAIL, over[0], over[-1], detail + why, numbers, cause)
 
 
 def _over(pairs: Pairs, gone: float) -> list[int]:
@@ -122,7 +127,7 @@ def impossible(run: RunLog) -> Sign | None:
     """An estimator that can't be negative is."""
     for quantity in _KL:
         reading = run.readings.get(quantity)
-        if reading is None or reading.estimator not in {"k2", "k3", "exact"}:
+        if reading is None or reading.estimator not in _NEVER_BELOW_0:
             continue
         below = [pair for pair in run.curve.known(quantity) if pair[1] < _BELOW_ZERO]
         if below:
@@ -140,6 +145,8 @@ def missing(run: RunLog) -> Sign | None:
     """No reference KL in the log; a KL of one update is none."""
     if any(run.curve.has(one) for one in (*_KL, Quantity.K1_TOKEN, Quantity.K1_SEQ)):
         return None
+    if run.unread_kl:
+        return unread_kl(run)
     steps = run.curve.steps
     beta = run.facts.get("beta")
     texts = ["the log holds no KL to the reference, so how far the policy went can't be told"]
@@ -233,22 +240,50 @@ def not_finite(run: RunLog) -> Sign | None:
     return Sign("non_finite", Grade.FAIL, first, run.curve.steps[-1], detail, {"first_step": first})
 
 
+def _lacks_first_steps(run: RunLog) -> str:
+    found = kl_of(run)
+    first = found[1][0][0] if found else 0
+    return f"KL of the first step (it begins at step {first})" if first > 1 else ""
+
+
+def _lacks_estimator(run: RunLog) -> str:
+    named = {run.readings[one].estimator for one in _KL if one in run.readings}
+    return (
+        "" if named & _NEVER_BELOW_0 else "KL that is known to be k2, k3 or exact (never below 0)"
+    )
+
+
 RULES: tuple[Rule, ...] = (
     Rule("every logged number is finite", not_finite),
     Rule("the log holds a KL to the reference", missing),
-    Rule("the KL stays bounded", exploded, (_KL,)),
-    Rule("the policy starts at its reference", far_at_start, (_KL,)),
-    Rule("no estimator has a value that it can't have", impossible, (_KL,)),
+    Rule("the KL stays bounded", exploded, (_KL,), least=_LEAST),
+    Rule(
+        "the policy starts at its reference", far_at_start, (_KL,), lacks_after=_lacks_first_steps
+    ),
+    Rule(
+        "no estimator has a value that it can't have",
+        impossible,
+        (_KL,),
+        lacks_after=_lacks_estimator,
+    ),
     Rule(
         "sampler and trainer agree",
         sampler_apart,
         ((Quantity.SAMPLER_KL_TOKEN,),),
         is_optional=True,
+        least=_LEAST,
     ),
-    Rule("updates are small", large_updates, ((Quantity.UPDATE_KL_TOKEN,),), is_optional=True),
+    Rule(
+        "updates are small",
+        large_updates,
+        ((Quantity.UPDATE_KL_TOKEN,),),
+        is_optional=True,
+        least=_LEAST,
+    ),
     Rule(
         "the KL is as large as the reward's gain needs",
         too_small_to_be_true,
         ((Quantity.KL_SEQ,), (Quantity.PROXY,), (Quantity.PROXY_STD,)),
+        least=_LEAST,
     ),
 )

@@ -18,6 +18,9 @@ _SAME_JUDGE: Final = "held-out prompts judged by the training reward: no gold"
 _HELD_OUT: Final = "score on held-out prompts; whether its judge is another than the training reward's, the log does not say"
 
 _NAMED_GOLD: Final = "a reward function with gold in its name, beside the training reward"
+_EVAL_GOLD: Final = "a reward function with gold in its name, on the evaluation's prompts, which counts before the same on the training's"
+_ONE_OF_SEVERAL: Final = "reward functions one by one: what is trained on is their sum, reward"
+_GOLD_STD: Final = "spread of gold over completions: not its standard error"
 
 _KLTUNE: Final = (
     Known("train/proxy_mean", Quantity.PROXY, _PROXY),
@@ -61,7 +64,14 @@ _TRL: Final = (
     Known("policy_loss", Quantity.LOSS_POLICY, "1"),
     Known("grad_norm", Quantity.GRAD_NORM, "1"),
     Known("learning_rate", Quantity.LEARNING_RATE, "1"),
+    Known("eval_rewards/*gold*/mean", Quantity.GOLD, "gold", why=_EVAL_GOLD, is_certain=False),
+    Known("eval/rewards/*gold*/mean", Quantity.GOLD, "gold", why=_EVAL_GOLD, is_certain=False),
     Known("rewards/*gold*/mean", Quantity.GOLD, "gold", why=_NAMED_GOLD, is_certain=False),
+    Known("rewards/*", None, why=_ONE_OF_SEVERAL),
+    Known("eval_rewards/*gold*/std", None, why=_GOLD_STD),
+    Known("eval/rewards/*gold*/std", None, why=_GOLD_STD),
+    Known("eval_rewards/*", None, why=_SAME_JUDGE),
+    Known("eval/rewards/*", None, why=_SAME_JUDGE),
     Known("eval_reward", None, why=_SAME_JUDGE),
     Known("eval/reward", None, why=_SAME_JUDGE),
     Known("eval_kl", None, why="KL on the evaluation's prompts; the training one is shown"),

@@ -128,7 +128,9 @@ def known_names(names: Iterable[str], framework: str) -> list[Known]:
         return [known for name in logged if (known := by_meaning(name)) is not None]
     found: list[Known] = []
     for known in (*KL.get(framework, ()), *OTHERS.get(framework, ())):
-        matching = [name for name in logged if _is(known.name, name)]
+        # A pattern is for what no earlier line named.
+        before = {one.name for one in found} if "*" in known.name else set[str]()
+        matching = [name for name in logged if name not in before and _is(known.name, name)]
         found += [replace(known, name=name) for name in matching]
     taken = {known.name for known in found}
     # What nobody calls anything but an update KL is one here too.

@@ -15,6 +15,10 @@ HEALTHY = "healthy"
 UNTOLD = "too little to tell"
 """The condition of a run whose log holds nothing that a rule could look at."""
 
+SHORT = "too short to tell"
+"""The condition of a run in which no rule found anything, of fewer than ``LEAST_STEPS`` logged steps or `is_early`."""
+LEAST_STEPS = 10
+
 
 @dataclass(frozen=True, slots=True)
 class Sign:
@@ -54,6 +58,8 @@ class Finding:
     title: str
     causes: tuple[Cause, ...]
     """In order: the likeliest first."""
+    checks: tuple[str, ...] = ()
+    """Titles of the rules that it answers: its own, and those of what it explains."""
 
     @property
     def first(self) -> str:
@@ -69,7 +75,13 @@ class Finding:
         """Plain values."""
         sign = {**asdict(self.sign), "grade": self.sign.grade.value}
         causes = [asdict(cause) for cause in self.causes]
-        return {**sign, "title": self.title, "causes": causes, "first": self.first}
+        return {
+            **sign,
+            "title": self.title,
+            "checks": list(self.checks),
+            "causes": causes,
+            "first": self.first,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +106,10 @@ class Diagnosis:
     """How each quantity was read: names, units, why."""
     facts: Mapping[str, float | str]
     notes: tuple[str, ...]
+    is_early: bool = False
+    """Whether the log has a KL and a reward, and too short a course of them to tell whether the run stands still."""
+    restart: str = ""
+    """How many steps were logged again after a restart, for people; empty: none."""
 
     @property
     def grade(self) -> Grade:
@@ -102,10 +118,12 @@ class Diagnosis:
 
     @property
     def condition(self) -> str:
-        """The worst finding's name and cause; ``healthy`` where none warns."""
+        """The worst finding's name and cause; ``healthy`` where none warns and the run is long enough for it."""
         if self.grade is not Grade.PASS:
             return self.findings[0].condition
-        return HEALTHY if self.passed else UNTOLD
+        if not self.passed:
+            return UNTOLD
+        return SHORT if self.is_early or self.num_steps < LEAST_STEPS else HEALTHY
 
     def as_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -116,6 +134,7 @@ class Diagnosis:
             "kind": self.kind,
             "steps": list(self.steps) if self.steps else None,
             "num_steps": self.num_steps,
+            "restart": self.restart or None,
             "grade": self.grade.value,
             "condition": self.condition,
             "findings": [finding.as_json() for finding in self.findings],

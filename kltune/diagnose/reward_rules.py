@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 from statistics import fmean
 
+from kltune.diagnose.fall_rules import goes_up_and_down
 from kltune.diagnose.kl_rules import GONE, both_units, kl_of
 from kltune.diagnose.price import coefficient, lacks_price, yardstick
 from kltune.diagnose.result import Sign
-from kltune.diagnose.rule import Rule
+from kltune.diagnose.rule import QUANTITY_WORDS, Rule
 from kltune.diagnose.runlog import RunLog
 from kltune.diagnose.series import (
     bound,
@@ -39,6 +40,8 @@ _DWARFS = 5.0
 _TOO_LARGE = 10.0
 """Spreads per nat: the best policy then gains a tenth of a spread at most (gain = spread^2 / beta)."""
 _SWING_FACTOR = 3.0
+_ROUNDING = 1e-5
+"""Share of the reward's size."""
 _FLAT, _GREW = 1.0, 1.5
 
 
@@ -139,12 +142,20 @@ def drift_without_gain(run: RunLog) -> Sign | None:
     second = last_part(proxy, share=0.5)
     middle, end = level(second[: len(second) // 2]), level(second[len(second) // 2 :])
     error = noise(values(second)) * math.sqrt(4 / len(second))
+    start, start_kl = level(first_part(proxy)), level(first_part(found[1]))
+    whole = level(last_part(proxy)) - start
+    whole_error = noise(values(proxy)) * math.sqrt(8 / len(proxy))
     late = last_part(found[1], share=0.5)
     kl_middle, kl_end = level(late[: len(late) // 2]), level(late[len(late) // 2 :])
     is_far = kl_end > (0.1 if found[0] is Quantity.KL_TOKEN else 10.0)
-    if end - middle > _FLAT * error or kl_end < _GREW * kl_middle or not is_far:
+    is_late = end - middle <= _FLAT * error and kl_end >= _GREW * kl_middle
+    # A straight course from 0 grows by less than that over its second half.
+    is_whole = whole <= 2 * whole_error and kl_end >= _GREW * start_kl
+    if not is_far or not (is_late or is_whole):
         return None
     first, last = late[0][0], late[-1][0]
+    if is_whole:
+        first, middle, error, kl_middle = proxy[0][0], start, whole_error, start_kl
     detail = (
         f"steps {first}-{last}: the reward went from {shown(middle)} to {shown(end)} (noise {shown(error)}), the KL from "
         f"{shown(kl_middle)} to {both_units(run, last)}"
@@ -202,8 +213,10 @@ def swings(run: RunLog) -> Sign | None:
     late = noise(values(late_part))
     spreads = run.curve.known(Quantity.PROXY_STD)
     floor = 0.5 * level(first_part(spreads)) if spreads else 0.0
+    # float32 has seven digits: what moves in the last two is no swing.
+    floor = max(floor, _ROUNDING * max(map(abs, values(proxy))))
     if early <= 0 or late < _SWING_FACTOR * early or late < floor:
-        return None
+        return goes_up_and_down(run)
     first, last = late_part[0][0], late_part[-1][0]
     detail = (
         f"the mean reward moves by {shown(late)} from step to step in steps {first}-{last}, "
@@ -225,22 +238,34 @@ def critic_is_blind(run: RunLog) -> Sign | None:
 
 _KL = (Quantity.KL_TOKEN, Quantity.KL_SEQ)
 
+
+def _lacks_gold(run: RunLog) -> str:
+    return "" if run.curve.has(Quantity.GOLD) else QUANTITY_WORDS[Quantity.GOLD]
+
+
 RULES: tuple[Rule, ...] = (
-    Rule("gold holds what it reached", over_optimised, ((Quantity.GOLD,),)),
-    Rule("gold tells progress from over-optimisation", no_gold, ((Quantity.PROXY,), _KL)),
-    Rule("the KL buys reward", drift_without_gain, ((Quantity.PROXY,), _KL)),
+    Rule("gold holds what it reached", over_optimised, ((Quantity.GOLD,),), least=4),
+    Rule(
+        "gold tells progress from over-optimisation",
+        no_gold,
+        ((Quantity.PROXY,), _KL),
+        lacks_after=_lacks_gold,
+    ),
+    Rule("the KL buys reward", drift_without_gain, ((Quantity.PROXY,), _KL), least=8),
     Rule(
         "the penalty is of the size of the reward",
         dwarfs_reward,
         ((Quantity.KL_SEQ,),),
         lacks_price,
+        least=8,
     ),
     Rule("beta lets the policy move", beta_too_large, lacks_else=lacks_price),
-    Rule("the reward does not swing", swings, ((Quantity.PROXY,),)),
+    Rule("the reward does not swing", swings, ((Quantity.PROXY,),), least=18),
     Rule(
         "the critic explains returns",
         critic_is_blind,
         ((Quantity.EXPLAINED_VARIANCE,),),
         is_optional=True,
+        least=8,
     ),
 )

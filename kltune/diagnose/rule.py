@@ -58,19 +58,38 @@ class Rule:
     """What else the log may lack for it; empty: nothing."""
     is_optional: bool = False
     """Not asked of logs that lack it: there need be no controller, critic or limit."""
+    least: int = 0
+    """Logged steps of what it needs below which finding nothing says nothing."""
+    lacks_after: Callable[[RunLog], str] | None = None
+    """What the log lacks for a clean answer, asked only where the rule found nothing; empty: nothing."""
 
     def lacks(self, run: RunLog) -> str:
         """What the log doesn't hold; empty where the rule can look."""
-        missing = [group for group in self.needs if not any(run.curve.has(one) for one in group)]
+        # What is nowhere finite is nothing that a rule could look at.
+        missing = [group for group in self.needs if not any(run.curve.known(one) for one in group)]
         if missing or self.lacks_else is None:
             has_kl = any(run.curve.has(one) for one in _KL)
-            return ", ".join(dict.fromkeys(_words(group, has_kl=has_kl) for group in missing))
+            kl = (
+                ""
+                if has_kl
+                else f"KL to the reference{' that can be used' if run.unread_kl else ''}"
+            )
+            return ", ".join(dict.fromkeys(_words(group, kl) for group in missing))
         return self.lacks_else(run)
 
+    def lacks_to_pass(self, run: RunLog) -> str:
+        """What keeps a rule that found nothing from being passed; empty: it is."""
+        counts = [max(len(run.curve.known(one)) for one in group) for group in self.needs]
+        count = min(counts, default=len(run.curve.steps))
+        if count < self.least:
+            return f"course of at least {self.least} logged steps (there {'is' if count == 1 else 'are'} {count})"
+        return "" if self.lacks_after is None else self.lacks_after(run)
 
-def _words(group: tuple[Quantity, ...], *, has_kl: bool) -> str:
-    if not has_kl and group[0] in _KL:
-        return "KL to the reference"
+
+def _words(group: tuple[Quantity, ...], kl: str) -> str:
+    """What a group is called; ``kl`` stands for a KL where the log has none."""
+    if kl and group[0] in _KL:
+        return kl
     return " or ".join(QUANTITY_WORDS[one] for one in group)
 
 

@@ -43,5 +43,10 @@ class RunLog:
     ``temperature``, ``algorithm``, ``penalty``, ``steps``, ``kl_limit``."""
     ignored: tuple[str, ...] = ()
     """Names in the log that nothing was made of."""
+    unread_kl: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Names of a KL to the reference that is in the log and could not be used, each with the reason in a
+    sentence; empty where a KL was read, or where there is none."""
+    restart: str = ""
+    """How many steps were logged again after a restart, for people; empty: none."""
     notes: tuple[str, ...] = ()
     """What the reader has to say: rows that could not be read, names of another distance left out."""

@@ -6,77 +6,92 @@ where it began and whether it is still there at the end.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
-from types import MappingProxyType
 
-from kltune.diagnose.price import coefficient, is_paid_in_reward
+from kltune.diagnose import stall_rules
+from kltune.diagnose.along import Ask, Cuts, along, from_start, only, recent
+from kltune.diagnose.negative import k1_of, negative_over_run
 from kltune.diagnose.result import Sign
 from kltune.diagnose.rule import Rule
 from kltune.diagnose.runlog import RunLog
-from kltune.diagnose.series import steps_text
+from kltune.diagnose.series import (
+    first_part,
+    last_part,
+    level,
+    noise,
+    shown,
+    steps_text,
+    values,
+)
 from kltune.grade import Grade
-from kltune.symptoms import stalled as causes
 from kltune.symptoms.curve import Curve, Quantity
 from kltune.symptoms.kl import kl_jump, kl_over_limit, negative_kl
 from kltune.symptoms.local import local_kl
 from kltune.symptoms.proxy import proxy_spread
 from kltune.symptoms.scale import pseudo_explosion
-from kltune.symptoms.stalled import stalled
-from kltune.symptoms.symptom import Symptom, SymptomKind
 from kltune.symptoms.text import entropy_collapse, length_change, repetition, truncation
 
-_LOOKS = 40
-"""Steps at most at which a rule that compares with the start is asked; the last one always."""
-_SPAN = 12
-"""Logged steps that a rule without memory looks back on at most."""
-
-CAUSES: Mapping[str, str] = MappingProxyType(
-    {
-        causes.BETA_TOO_LARGE: "beta_too_large",
-        causes.NO_SPREAD: "no_group_spread",
-        causes.ZERO_ADVANTAGES: "zero_advantages",
-        causes.RATE_TOO_SMALL: "learning_rate_too_low",
-    }
-)
-"""The stalled rule's words for a cause, and the cause's name here."""
-NAMES: Mapping[SymptomKind, str] = MappingProxyType({SymptomKind.STALLED: "kl_stalled"})
-"""Where a sign's name is not its symptom's."""
-
-Ask = Callable[[Curve], Symptom | None]
-Cuts = Callable[[Curve], Iterator[Curve]]
-
-
-def _stalled(run: RunLog) -> Sign | None:
-    curve = _only(run.curve, _STALLED)
-    found = coefficient(run)
-    if found is not None and not curve.has(Quantity.BETA):
-        constant = (found.value,) * len(curve.steps)
-        curve = Curve(curve.steps, {**curve.values, Quantity.BETA: constant})
-    ask = partial(stalled, beta_in_reward=is_paid_in_reward(run))
-    sign = _along(curve, ask, _from_start, Grade.FAIL)
-    if sign is None or (sign.grade is Grade.WARN and not _is_most(sign, curve)):
-        return None  # a slow start that it came out of
-    if found is None or not found.how or sign.cause != "beta_too_large":
-        return sign
-    detail = f"{sign.detail} (beta {found.how})"
-    return Sign(
-        sign.name, sign.grade, sign.first_step, sign.last_step, detail, sign.numbers, sign.cause
-    )
-
-
-def _is_most(sign: Sign, curve: Curve) -> bool:
-    """Whether a sign was seen over more than half of the run."""
-    return sign.last_step - sign.first_step > (curve.steps[-1] - curve.steps[0]) / 2
+_MOST_CUT = 0.5
+_NO_ENTROPY = 0.01
+"""Nats per token: about one choice in a thousand tokens."""
 
 
 def _negative(run: RunLog) -> Sign | None:
+    over_run = negative_over_run(run)
+    if over_run is not None:
+        return over_run
     curve = run.curve
-    reading = run.readings.get(Quantity.KL_TOKEN)
-    if reading is not None and reading.estimator == "k1" and not curve.has(Quantity.K1_TOKEN):
-        k1 = curve.values[Quantity.KL_TOKEN]
-        curve = Curve(curve.steps, {**curve.values, Quantity.K1_TOKEN: k1})
-    return _along(_only(curve, _K1), negative_kl, _recent, Grade.FAIL)
+    found = k1_of(run)
+    if found is not None and not curve.has(found[0]):
+        kl = Quantity.KL_TOKEN if found[0] is Quantity.K1_TOKEN else Quantity.KL_SEQ
+        curve = Curve(curve.steps, {**curve.values, found[0]: curve.values[kl]})
+    return along(only(curve, _K1), negative_kl, recent, Grade.FAIL)
+
+
+def _spread(run: RunLog) -> Sign | None:
+    """The spread that vanished; whether the reward had risen tells solved from never learned."""
+    sign = along(only(run.curve, _SPREAD), proxy_spread, from_start, Grade.WARN)
+    proxy = run.curve.known(Quantity.PROXY)
+    if sign is None or not proxy:
+        return sign
+    at = [pair for pair in proxy if sign.first_step <= pair[0] <= sign.last_step] or proxy
+    start = first_part(proxy)
+    spreads = run.curve.known(Quantity.PROXY_STD)
+    limit = max(2 * noise(values(proxy)), level(first_part(spreads)) / 2 if spreads else 0.0)
+    has_risen = level(last_part(at)) - level(start) > limit
+    is_there = sign.last_step == run.curve.steps[-1] or sign.last_step >= proxy[-1][0]
+    return replace(sign, cause="reward_solved" if has_risen and is_there else "no_group_spread")
+
+
+def _truncation(run: RunLog) -> Sign | None:
+    """A share of cut completions that rose, or that was high all along."""
+    sign = along(only(run.curve, (Quantity.TRUNCATED,)), truncation, from_start, Grade.WARN)
+    late = last_part(run.curve.known(Quantity.TRUNCATED), share=0.5)
+    if sign is not None or level(late) < _MOST_CUT:
+        return sign
+    first, last = late[0][0], late[-1][0]
+    detail = (
+        f"{level(late):.0%} of the completions are cut at the length limit in steps {first}-{last}, "
+        f"{level(first_part(run.curve.known(Quantity.TRUNCATED))):.0%} in the first ones: what they would have said "
+        "is not judged"
+    )
+    return Sign("truncation", Grade.WARN, first, last, detail, {"truncated": level(late)})
+
+
+def _entropy(run: RunLog) -> Sign | None:
+    """An entropy that collapsed, or that was never there."""
+    pairs = run.curve.known(Quantity.ENTROPY)
+    sign = along(only(run.curve, (Quantity.ENTROPY,)), entropy_collapse, from_start, Grade.WARN)
+    if sign is not None or level(first_part(pairs)) >= _NO_ENTROPY or level(pairs) >= _NO_ENTROPY:
+        return sign
+    first, last = pairs[0][0], pairs[-1][0]
+    detail = (
+        f"entropy {shown(level(first_part(pairs)))} nats/token at the start and {shown(level(pairs))} over "
+        f"{steps_text(first, last)}: the policy always says the same"
+    )
+    return Sign("entropy_low", Grade.WARN, first, last, detail, {"entropy": level(pairs)})
 
 
 def _limit(run: RunLog) -> Sign | None:
@@ -84,7 +99,7 @@ def _limit(run: RunLog) -> Sign | None:
     in_sequence = "sequence" in str(run.facts.get("kl_unit", ""))
     quantity = Quantity.KL_SEQ if in_sequence else Quantity.KL_TOKEN
     ask = partial(kl_over_limit, limit=float(limit), quantity=quantity)
-    return _along(_only(run.curve, (quantity,)), ask, _recent, Grade.WARN)
+    return along(only(run.curve, (quantity,)), ask, recent, Grade.WARN)
 
 
 def _lacks_limit(run: RunLog) -> str:
@@ -92,123 +107,56 @@ def _lacks_limit(run: RunLog) -> str:
 
 
 def _lacks_k1(run: RunLog) -> str:
-    reading = run.readings.get(Quantity.KL_TOKEN)
-    is_k1 = reading is not None and reading.estimator == "k1"
-    has = any(run.curve.has(one) for one in (Quantity.K1_TOKEN, Quantity.K1_SEQ))
-    return "" if is_k1 or has else "k1 (signed log-ratio; k2 and k3 can't be negative)"
+    return "" if k1_of(run) else "k1 (signed log-ratio; k2 and k3 can't be negative)"
 
 
 def _asking(
     ask: Ask, quantities: Sequence[Quantity], cuts: Cuts, grade: Grade
 ) -> Callable[[RunLog], Sign | None]:
-    return lambda run: _along(_only(run.curve, quantities), ask, cuts, grade)
-
-
-def _along(curve: Curve, ask: Ask, cuts: Cuts, grade: Grade) -> Sign | None:
-    """Ask at many steps; the first and the last that fires, as one sign."""
-    spans = list(cuts(curve))
-    found = [symptom for symptom in map(ask, spans) if symptom is not None]
-    if not found:
-        return None
-    last = found[-1]
-    at_end = last.last_step == spans[-1].steps[-1] and ask(spans[-1]) is not None
-    detail = last.detail
-    first_step = found[0].first_step
-    if not at_end:
-        detail += "; not at the end any more"
-    if first_step < last.first_step:
-        detail += f" (seen in {steps_text(first_step, last.last_step)})"
-    if not at_end and grade is Grade.FAIL:
-        grade = Grade.WARN
-    name = NAMES.get(last.kind, last.kind.value)
-    cause = CAUSES.get(last.cause, last.cause)
-    return Sign(name, grade, first_step, last.last_step, detail, last.numbers, cause)
-
-
-def _only(curve: Curve, quantities: Sequence[Quantity]) -> Curve:
-    """The curve of these quantities, at the steps that have one of them."""
-    kept = {q: curve.values[q] for q in quantities if q in curve.values}
-    # NaN is the only number that differs from itself.
-    places = [i for i in range(len(curve.steps)) if any(v[i] == v[i] for v in kept.values())]
-    steps = tuple(curve.steps[i] for i in places)
-    return Curve(steps, {q: tuple(v[i] for i in places) for q, v in kept.items()})
-
-
-def _from_start(curve: Curve) -> Iterator[Curve]:
-    """The run as it was known after each of some steps."""
-    count = len(curve.steps)
-    ends = sorted({round(count * (i + 1) / _LOOKS) for i in range(_LOOKS)} - {0})
-    for end in ends:
-        yield _cut(curve, 0, end)
-
-
-def _recent(curve: Curve) -> Iterator[Curve]:
-    """The last steps as they were known after every step."""
-    for end in range(1, len(curve.steps) + 1):
-        yield _cut(curve, max(0, end - _SPAN), end)
-
-
-def _cut(curve: Curve, start: int, end: int) -> Curve:
-    return Curve(curve.steps[start:end], {q: v[start:end] for q, v in curve.values.items()})
+    return lambda run: along(only(run.curve, quantities), ask, cuts, grade)
 
 
 _KL = (Quantity.KL_TOKEN, Quantity.KL_SEQ)
 _K1 = (Quantity.K1_TOKEN, Quantity.K1_SEQ, Quantity.K1_SEQ_SE)
 _SPREAD = (Quantity.ZERO_GROUPS, Quantity.PROXY_STD)
-_STALLED = (
-    *_KL,
-    *_SPREAD,
-    Quantity.LENGTH,
-    Quantity.PROXY,
-    Quantity.ADVANTAGE_STD,
-    Quantity.BETA,
-    Quantity.LEARNING_RATE,
-)
 _SCALE = (Quantity.ADVANTAGE_STD, Quantity.KL_TOKEN)
 _LOCAL = (Quantity.KL_TOKEN, Quantity.KL_P99_TOKEN)
 
 RULES: tuple[Rule, ...] = (
-    Rule("something is learned", _stalled, (_KL, (Quantity.PROXY,))),
+    *stall_rules.RULES,
     Rule(
         "the KL does not jump",
-        _asking(kl_jump, (Quantity.KL_TOKEN,), _recent, Grade.FAIL),
+        _asking(kl_jump, (Quantity.KL_TOKEN,), recent, Grade.FAIL),
         ((Quantity.KL_TOKEN,),),
+        least=8,
     ),
-    Rule("the KL stays below its limit", _limit, (_KL,), _lacks_limit, is_optional=True),
-    Rule("the mean log-ratio is not negative", _negative, (), _lacks_k1),
+    Rule("the KL stays below its limit", _limit, (_KL,), _lacks_limit, is_optional=True, least=3),
+    Rule("the mean log-ratio is not negative", _negative, (), _lacks_k1, least=8),
     Rule(
         "advantages keep their scale",
-        _asking(pseudo_explosion, _SCALE, _from_start, Grade.WARN),
+        _asking(pseudo_explosion, _SCALE, from_start, Grade.WARN),
         tuple((one,) for one in _SCALE),
+        least=10,
     ),
-    Rule(
-        "rewards differ within groups",
-        _asking(proxy_spread, _SPREAD, _from_start, Grade.WARN),
-        (_SPREAD,),
-    ),
-    Rule(
-        "the entropy holds",
-        _asking(entropy_collapse, (Quantity.ENTROPY,), _from_start, Grade.WARN),
-        ((Quantity.ENTROPY,),),
-    ),
+    Rule("rewards differ within groups", _spread, (_SPREAD,), least=10),
+    Rule("the entropy holds", _entropy, ((Quantity.ENTROPY,),), least=10),
     Rule(
         "the length holds",
-        _asking(length_change, (Quantity.LENGTH,), _from_start, Grade.WARN),
+        _asking(length_change, (Quantity.LENGTH,), from_start, Grade.WARN),
         ((Quantity.LENGTH,),),
+        least=10,
     ),
-    Rule(
-        "completions end by themselves",
-        _asking(truncation, (Quantity.TRUNCATED,), _from_start, Grade.WARN),
-        ((Quantity.TRUNCATED,),),
-    ),
+    Rule("completions end by themselves", _truncation, ((Quantity.TRUNCATED,),), least=10),
     Rule(
         "completions do not repeat themselves",
-        _asking(repetition, (Quantity.REPEATED,), _from_start, Grade.WARN),
+        _asking(repetition, (Quantity.REPEATED,), from_start, Grade.WARN),
         ((Quantity.REPEATED,),),
+        least=10,
     ),
     Rule(
         "the KL lies all over the tokens",
-        _asking(partial(local_kl, profiles={}), _LOCAL, _from_start, Grade.WARN),
+        _asking(partial(local_kl, profiles={}), _LOCAL, from_start, Grade.WARN),
         tuple((one,) for one in _LOCAL),
+        least=8,
     ),
 )

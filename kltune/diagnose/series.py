@@ -77,6 +77,11 @@ def bound(chance: float, looks: float) -> float:
     return NormalDist().inv_cdf(1 - chance / max(1.0, looks))
 
 
+def counted(count: int, noun: str) -> str:
+    """``1 step``, ``2 steps``."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def shown(value: float) -> str:
     """A number for people: three digits."""
     return f"{value:.3g}"

@@ -13,23 +13,28 @@ from kltune.diagnose.compare import Comparison
 from kltune.diagnose.result import Diagnosis, Finding
 from kltune.diagnose.rule import QUANTITY_WORDS
 from kltune.diagnose.runlog import Reading
-from kltune.diagnose.series import shown, steps_text
+from kltune.diagnose.series import counted, shown, steps_text
 from kltune.grade import GRADE_STYLES, Grade
+from kltune.report.text import visible
 
 _MAX_CAUSES = 3
+_FULL_LINES = 8
+"""Runs up to which a table shows the whole evidence; of more each has one line."""
 
 
 def diagnosis_table(found: Diagnosis) -> Group:
     """One run: what is wrong, the evidence, likely causes in order, what to do first, and how it was read."""
     parts: list[RenderableType] = [
-        Text(f"{found.path}: {found.condition}", style=f"bold {GRADE_STYLES[found.grade]}"),
-        Text(_source(found)),
+        _plain(f"{found.path}: {found.condition}", f"bold {GRADE_STYLES[found.grade]}"),
+        _plain(_source(found)),
     ]
+    if found.restart:
+        parts.append(_plain(found.restart, GRADE_STYLES[Grade.WARN]))
     for finding in found.findings:
         parts += [Text(""), *_finding(finding)]
     if found.passed:
         text = Text("\nNothing found against: ", style="green")
-        parts.append(text.append("; ".join(found.passed), style="not bold default"))
+        parts.append(text.append(visible("; ".join(found.passed)), style="not bold default"))
     parts += _listed("Can't be told from this log", _by_lack(found.untold))
     parts += _readings(found.readings)
     parts += _listed("Notes", found.notes)
@@ -37,28 +42,30 @@ def diagnosis_table(found: Diagnosis) -> Group:
 
 
 def runs_table(found: Sequence[Diagnosis]) -> Table:
-    """Several runs, a line each, the worst first."""
+    """Several runs, the worst first: a line each where they are many, else with the whole evidence."""
+    is_long = len(found) > _FULL_LINES
+    overflow = "ellipsis" if is_long else "fold"
     table = Table(box=None, padding=(0, 1, 0, 0), expand=True, header_style="dim")
     table.add_column("", no_wrap=True)
-    table.add_column("run", overflow="fold", ratio=3)
-    table.add_column("condition", overflow="fold", ratio=3)
-    table.add_column("evidence", overflow="fold", ratio=8)
+    for head, ratio in (("run", 3), ("condition", 4), ("evidence", 8)):
+        table.add_column(head, overflow=overflow, no_wrap=is_long, ratio=ratio)
     shared = _shared([one.path for one in found])
     for grade in (Grade.FAIL, Grade.WARN, Grade.PASS):
         for one in (one for one in found if one.grade is grade):
             evidence = one.findings[0].sign.detail if grade is not Grade.PASS else ""
-            name = one.path[shared:]
+            evidence = "; ".join(part for part in (one.restart, evidence) if part)
+            cells = (one.path[shared:], one.condition, evidence)
             mark = Text(grade.value, style=GRADE_STYLES[grade])
-            table.add_row(mark, name, one.condition, evidence)
+            table.add_row(mark, *(_cell(cell) for cell in cells))
     return table
 
 
 def comparison_table(found: Comparison) -> Group:
     """Two runs: where they part first, each quantity, and what was set differently."""
     parts: list[RenderableType] = [
-        Text(found.headline(), style="bold"),
-        Text(f"A: {found.a}"),
-        Text(f"B: {found.b}"),
+        _plain(found.headline(), "bold"),
+        _plain(f"A: {found.a}"),
+        _plain(f"B: {found.b}"),
         Text(""),
     ]
     if found.partings:
@@ -80,7 +87,8 @@ def comparison_table(found: Comparison) -> Group:
             unit = f", {one.unit}" if one.unit else ""
             numbers = (one.a, one.b, one.noise, one.end_a, one.end_b)
             step = "-" if one.step is None else str(one.step)
-            table.add_row(QUANTITY_WORDS[one.quantity] + unit, step, *map(shown, numbers))
+            cells = (QUANTITY_WORDS[one.quantity] + unit, step, *map(shown, numbers))
+            table.add_row(*map(_cell, cells))
         parts.append(table)
     differing = [f"{name}: A {a}, B {b}" for name, a, b in found.facts]
     parts += _listed("Set differently, as far as the logs tell", differing)
@@ -98,7 +106,7 @@ def _shared(paths: Sequence[str]) -> int:
 def _source(found: Diagnosis) -> str:
     if found.steps is None:
         return f"{found.kind}, no step"
-    return f"{found.kind}, {found.num_steps} logged steps ({steps_text(*found.steps)})"
+    return f"{found.kind}, {counted(found.num_steps, 'logged step')} ({steps_text(*found.steps)})"
 
 
 def _finding(finding: Finding) -> list[RenderableType]:
@@ -111,12 +119,12 @@ def _finding(finding: Finding) -> list[RenderableType]:
     table = Table(box=None, padding=(0, 1, 0, 0), show_header=False, expand=True)
     table.add_column("", no_wrap=True, style="dim")
     table.add_column("", overflow="fold", ratio=1)
-    table.add_row("evidence", sign.detail)
+    table.add_row("evidence", _cell(sign.detail))
     lead = "by the numbers: " if sign.cause else ""
     for i, cause in enumerate(finding.causes[:_MAX_CAUSES]):
         text = f"{lead if i == 0 else ''}{cause.text}"
-        table.add_row("causes" if i == 0 else "", f"{i + 1}. {text}")
-    table.add_row("do first", Text(finding.first, style="cyan"))
+        table.add_row("causes" if i == 0 else "", _cell(f"{i + 1}. {text}"))
+    table.add_row("do first", _cell(finding.first, "cyan"))
     return [head, table]
 
 
@@ -130,7 +138,8 @@ def _readings(readings: Sequence[Reading]) -> list[RenderableType]:
         unit = " ".join(part for part in (one.unit, one.estimator) if part not in ("", "1"))
         why = one.why if one.is_certain else f"not certain: {one.why}"
         style = "" if one.is_certain else "yellow"
-        table.add_row(QUANTITY_WORDS[one.quantity], one.name, unit, Text(why, style=style))
+        cells = (QUANTITY_WORDS[one.quantity], one.name, unit)
+        table.add_row(*map(_cell, cells), _cell(why, style))
     return [Text("\nHow the log was read", style="bold"), table]
 
 
@@ -145,4 +154,14 @@ def _by_lack(untold: Sequence[tuple[str, str]]) -> list[str]:
 def _listed(title: str, lines: Sequence[str]) -> list[RenderableType]:
     if not lines:
         return []
-    return [Text(f"\n{title}", style="bold"), *(Text(f"- {line}") for line in lines)]
+    return [Text(f"\n{title}", style="bold"), *(_cell(f"- {line}") for line in lines)]
+
+
+def _plain(text: str, style: str = "") -> Text:
+    """A text from a log or a path, as it is: its brackets are no markup, its control characters do nothing."""
+    return Text(visible(text), style=style)
+
+
+def _cell(text: str, style: str = "") -> Text:
+    """The same on one line."""
+    return _plain(" ".join(text.split("\n")), style)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kltune.check.lines import OF_PROXY, cheap_lines, lines_before_loading, lines_of
+from kltune.check.lines import OF_PROXY, cheap_lines, lines_of, lines_of_spec
 from kltune.check.result import Line
 from kltune.errors import SpecError
 from kltune.grade import Grade
@@ -61,7 +61,6 @@ def look_at(loaded: LoadedSpec, samples: int | None) -> Looked:
     """
     spec = loaded.spec
     inputs = find_inputs(loaded)
-    lines = lines_before_loading(spec, inputs.task.splits)
     is_unlearned = isinstance(inputs.task.proxy, LearnedProxySpec)
     say("loading the model and getting the proxy ready ...")
     ground = load_ground(spec, inputs, None, StandIn() if is_unlearned else None)
@@ -72,6 +71,7 @@ def look_at(loaded: LoadedSpec, samples: int | None) -> Looked:
         samples=samples,
         say=say,
     )
+    lines = lines_of_spec(spec, inputs.task.splits, found.tokens)
     if not is_unlearned:
         return Looked((*lines, *lines_of(found, spec)))
     # The stand-in is by length: neither its scores nor what gold has in common with them say anything.

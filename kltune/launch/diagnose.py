@@ -42,7 +42,7 @@ class DiagnoseRequest:
 
 
 def run_diagnose(request: DiagnoseRequest) -> ExitCode:
-    """Read, judge, show; exit code 4 where ``fail_on`` is reached (or, of two runs, where they part).
+    """Read, judge, show; exit code 4 where ``fail_on`` is reached (or, of two runs, where they stay apart).
 
     Raises:
         SpecError: the log is absent, unreadable or of no known kind, or a flag doesn't fit it.
@@ -65,11 +65,11 @@ def run_diagnose(request: DiagnoseRequest) -> ExitCode:
 
 
 def _compare(request: DiagnoseRequest, other: str) -> ExitCode:
-    """Exit code 4 with ``--fail-on`` where they part beyond noise."""
+    """Exit code 4 with ``--fail-on`` where they stay apart and more than the seed differs."""
     a, b = _one(request, request.log), _one(request, other)
     found = compare(a, b)
     _show(request, found.as_json(), [comparison_table(found)])
-    return ExitCode.GATE_FAILED if request.fail_on and found.first else ExitCode.DONE
+    return ExitCode.GATE_FAILED if request.fail_on and found.is_apart else ExitCode.DONE
 
 
 def _read(request: DiagnoseRequest, log: str) -> list[RunLog]:

@@ -17,7 +17,8 @@ from kltune.spec.algorithm import KLSpec
 from kltune.spec.closed import Closed, FieldProblems
 from kltune.spec.control import ControlSpec, control_problems
 from kltune.spec.duration import seconds
-from kltune.spec.guards import GuardsSpec, KLGuardSpec, guard_problems
+from kltune.spec.guard_problems import guard_problems
+from kltune.spec.guards import GuardsSpec, KLGuardSpec
 from kltune.spec.model import ModelSpec
 from kltune.spec.objective import ObjectiveSpec, unknown_golds
 from kltune.spec.penalty import Penalty

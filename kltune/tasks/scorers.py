@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from numbers import Real
@@ -25,6 +26,10 @@ class ScorerError(RunError):
     """A scorer raised, or did not return one finite number or None per completion."""
 
 
+class ScorerRaisedError(ScorerError):
+    """The user's function itself raised: nothing is known of what it would return."""
+
+
 @dataclass(frozen=True, slots=True)
 class FunctionScorer:
     """A user's function as a ``protocol.Scorer``.
@@ -43,7 +48,8 @@ class FunctionScorer:
         """Score ``samples`` in order, NaN for what can't be scored; an empty batch never reaches the function.
 
         Raises:
-            ScorerError: the function raised, or its result is not one number or None per sample.
+            ScorerRaisedError: the function raised; where is said.
+            ScorerError: its result is not one number or None per sample.
         """
         if not samples:
             return []
@@ -61,8 +67,8 @@ class FunctionScorer:
             raise
         except (Exception, SystemExit) as error:
             # A user's function may raise anything; here is the one place that knows whose fault it is.
-            raise ScorerError(
-                f"scorer {self.name} raised {type(error).__name__}: {error}"
+            raise ScorerRaisedError(
+                f"scorer {self.name} raised {type(error).__name__}: {error}{_where(error, self.function)}"
             ) from error
         return _checked(result, samples, self.name)
 
@@ -208,6 +214,18 @@ def _checked(result: object, samples: Sequence[Sample], name: str) -> list[float
             )
         scores.append(score)
     return scores
+
+
+def _where(error: BaseException, function: UserFunction) -> str:
+    """File and line where it was raised: the user's own file if it is among those gone through, else the innermost."""
+    # The first frame is the call above; a call that does not fit the function has no other.
+    frames = traceback.extract_tb(error.__traceback__)[1:]
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    own = [frame for frame in frames if code is not None and frame.filename == code.co_filename]
+    if not frames:
+        return ""
+    last = (own or frames)[-1]
+    return f" ({Path(last.filename).name}, line {last.lineno})"
 
 
 def _number(item: object) -> float | None:

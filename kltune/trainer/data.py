@@ -59,6 +59,12 @@ class TaskData:
     golds: Mapping[str, Scorer] = field(default_factory=dict[str, Scorer])
     """Further judgements by name, of the same completions as ``gold``."""
 
+    def same_ids(self) -> int:
+        """Select prompts that are a train prompt to the model, though their words are others."""
+        train = dict(zip(self.train.ids, self.train.prompts, strict=True))
+        pairs = zip(self.select.prompts, self.select.ids, strict=True)
+        return sum(ids in train and train[ids].text != prompt.text for prompt, ids in pairs)
+
 
 def samples_of(
     loaded: LoadedModel, rollout: Rollout, slot: int, prompts: Sequence[Prompt]

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from jinja2 import TemplateError
 from torch import Tensor
 
 from kltune.errors import SpecError
@@ -38,7 +39,7 @@ class PromptEncoder:
         """Ids of one prompt, ready to be completed.
 
         Raises:
-            SpecError: an empty prompt, or one longer than the limit.
+            SpecError: an empty prompt, one longer than the limit, or a template that raises.
         """
         ids = self._chat(prompt) if self._uses_chat else self._tokenizer.encode(prompt.text)
         if not ids:
@@ -51,14 +52,31 @@ class PromptEncoder:
         return [int(i) for i in ids]
 
     def _chat(self, prompt: Prompt) -> list[int]:
-        messages = [{"role": "user", "content": prompt.text}]
-        if self._system is not None:
-            messages.insert(0, {"role": "system", "content": self._system})
         # As text first: the template writes its own special tokens, so the tokenizer must add none.
-        text = self._tokenizer.apply_chat_template(
-            messages, add_generation_prompt=True, tokenize=False
-        )
+        text = chat_text(self._tokenizer, prompt.text, self._system)
         return self._tokenizer.encode(text, add_special_tokens=False)
+
+
+def chat_text(tokenizer: Any, user: str, system: str | None) -> str:
+    """One user's message as the tokenizer's chat template writes it, up to where the answer begins.
+
+    Raises:
+        SpecError: the template raised; its own words are in the message.
+    """
+    messages = [{"role": "user", "content": user}]
+    if system is not None:
+        messages.insert(0, {"role": "system", "content": system})
+    try:
+        return tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
+    except (
+        TemplateError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError,
+    ) as error:  # fmt: skip
+        # A template is the model's own code: all that it can do wrong without breaking Python.
+        asked = "" if system is None else " and a system message (model.system)"
+        raise SpecError(
+            f"model.chat: the tokenizer's chat template refused a user's message{asked}: "
+            f"{type(error).__name__}: {error}; mend the template, or set model.chat: never"
+        ) from error
 
 
 @dataclass(frozen=True, slots=True)

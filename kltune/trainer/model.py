@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from accelerate import Accelerator
+from safetensors import SafetensorError
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 from transformers.utils import logging as transformers_logging
@@ -20,6 +21,7 @@ from kltune.errors import EnvironmentMissingError, SpecError
 from kltune.spec.model import ModelSpec
 from kltune.trainer.fused.model import FusedModel, fuse
 from kltune.trainer.head import Head
+from kltune.trainer.weight_files import refuse_missing, refuse_not_finite, without_place
 
 if TYPE_CHECKING:
     from kltune.trainer.sources import ModelSource
@@ -48,6 +50,8 @@ class LoadedModel:
     """No sliding window: at one query per row the mask is the key padding alone."""
     fused: FusedModel | None = None
     """Our own forward, where the model is of a known family; None: the model's own is used."""
+    unread_weights: tuple[str, ...] = ()
+    """Weights of its files that its config has no place for."""
 
     @property
     def device(self) -> torch.device:
@@ -101,7 +105,8 @@ def load_model(spec: ModelSpec, source: ModelSource, device: str, precision: str
     """Load and freeze the base of ``spec``.
 
     Raises:
-        SpecError: the files are there but are no causal language model that this trainer can run.
+        SpecError: the files are there but are no causal language model that this trainer can run, lack weights
+            that the config asks for, or hold some that are not finite.
         EnvironmentMissingError: no such device, or a hub that can't be reached.
     """
     accelerator = place(device, precision)
@@ -111,15 +116,22 @@ def load_model(spec: ModelSpec, source: ModelSource, device: str, precision: str
     common = {"trust_remote_code": spec.trust_remote_code, **gguf}
     try:
         tokenizer = AutoTokenizer.from_pretrained(source.pretrained, **common)
-        model = AutoModelForCausalLM.from_pretrained(source.pretrained, dtype=dtype, **common)
-    except (OSError, ValueError, ImportError) as error:
-        first = str(error).strip().splitlines()[0]
+        model, found = cast(
+            "tuple[PreTrainedModel, dict[str, Any]]",
+            AutoModelForCausalLM.from_pretrained(
+                source.pretrained, dtype=dtype, output_loading_info=True, **common
+            ),
+        )
+    except (OSError, ValueError, ImportError, RuntimeError, SafetensorError) as error:
+        first = (str(error).strip() or type(error).__name__).splitlines()[0]
         if source.kind == "hub":
             raise EnvironmentMissingError(
                 f"model.base: {spec.base!r} could not be loaded from the hub: {first}"
             ) from error
         raise SpecError(f"model.base: {spec.base!r} could not be loaded: {first}") from error
-    return with_own_forward(freeze(model, tokenizer, accelerator))
+    refuse_missing(spec.base, model, found)
+    loaded = freeze(model, tokenizer, accelerator)
+    return with_own_forward(replace(loaded, unread_weights=without_place(found)))
 
 
 def with_own_forward(loaded: LoadedModel) -> LoadedModel:
@@ -156,12 +168,13 @@ def freeze(model: PreTrainedModel, tokenizer: Any, accelerator: Accelerator) -> 
     Dropout stays off in every pass (eval mode); the saved config is not touched.
 
     Raises:
-        SpecError: a model whose logits are not its head on its last hidden state, that has no stop token,
+        SpecError: weights that are not finite, a model whose logits are not its head on its last hidden state, that has no stop token,
             that carries an adapter, or whose tokenizer pads with an id it has not.
     """
     model.requires_grad_(False)
     model.eval()
     model.to(accelerator.device)  # pyright: ignore[reportArgumentType]
+    refuse_not_finite(model)
     body, head = model.base_model, model.get_output_embeddings()
     if not isinstance(head, nn.Linear):
         raise SpecError(

@@ -11,6 +11,7 @@ import torch
 from kltune.errors import SpecError, TrialFault
 from kltune.metrics.record import RewardScale
 from kltune.spec.trainer import TrainerSpec
+from kltune.statistics.single_precision import lost_in_single
 from kltune.tasks.protocol import Prompt, Sample, Scorer
 from kltune.trainer.data import EncodedPrompts, samples_of, spread_evenly
 from kltune.trainer.keyed import Purpose, uniforms
@@ -65,7 +66,7 @@ def measure_scale(
     Completions that the proxy can't score, and groups with fewer than two scores, are left out.
 
     Raises:
-        SpecError: a scorer fails on them, or one of ``golds`` (by field) judges the first completions
+        SpecError: a scorer fails on them, the proxy's scores can't be told apart in single precision, or one of ``golds`` (by field) judges the first completions
             exactly as the proxy does.
     """
     indices = spread_evenly(len(train), NUM_GROUPS)
@@ -78,8 +79,14 @@ def measure_scale(
     scored = [[score for score in one if not math.isnan(score)] for one in groups]
     spreads = [stdev(one) for one in scored if len(one) > 1]
     flat = [score for one in scored for score in one]
+    sigma = fmean(spreads) if spreads else 0.0
+    lost = lost_in_single(fmean(flat), sigma, max(map(abs, flat)))
+    if lost is not None:
+        raise SpecError(
+            f"task.proxy: {lost}; training computes in it, so subtract a constant from the proxy, or scale it"
+        )
     return RewardScale(
-        sigma=fmean(spreads) if spreads else 0.0,
+        sigma=sigma,
         std=stdev(flat) if len(flat) > 1 else 0.0,
         mean=fmean(flat),
         num_groups=len(spreads),

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+
+import torch
 
 from kltune.errors import KltuneError, TrialFault
 from kltune.tasks.protocol import Sample, Scorer
@@ -15,6 +18,7 @@ def score_samples(
     """Call ``scorer`` on one slot's samples.
 
     One call per slot: a scorer that looks at its whole batch must not see other trials.
+    What it changes of torch's state for the process (gradients off, another default type) is put back.
     ``may_skip``: None and NaN mean that a completion can't be scored, and come back as NaN.
 
     Raises:
@@ -22,7 +26,9 @@ def score_samples(
             finite (or, where it may not skip, missing), or none at all.
     """
     try:
-        scores = [math.nan if value is None else float(value) for value in scorer(samples)]
+        with _torch_state_kept():
+            given = scorer(samples)
+            scores = [math.nan if value is None else float(value) for value in given]
     except KltuneError as error:
         text = str(error)
         named = text if text.startswith("scorer ") else f"scorer {scorer.name}: {text}"
@@ -49,3 +55,30 @@ def score_samples(
             (slot,), f"scorer {scorer.name} could score none of {len(samples)} completions"
         )
     return scores
+
+
+@contextmanager
+def _torch_state_kept() -> Generator[None]:
+    """What a scorer can change for everybody is as it was afterwards, also where it raised."""
+    grad, dtype, threads = (
+        torch.is_grad_enabled(),
+        torch.get_default_dtype(),
+        torch.get_num_threads(),
+    )
+    deterministic = torch.are_deterministic_algorithms_enabled()
+    warns = torch.is_deterministic_algorithms_warn_only_enabled()
+    products = torch.get_float32_matmul_precision()
+    try:
+        yield
+    finally:
+        torch.set_grad_enabled(grad)
+        torch.set_default_dtype(dtype)
+        if torch.get_num_threads() != threads:
+            torch.set_num_threads(threads)
+        if (
+            torch.are_deterministic_algorithms_enabled(),
+            torch.is_deterministic_algorithms_warn_only_enabled(),
+        ) != (deterministic, warns):
+            torch.use_deterministic_algorithms(deterministic, warn_only=warns)
+        if torch.get_float32_matmul_precision() != products:
+            torch.set_float32_matmul_precision(products)

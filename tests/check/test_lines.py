@@ -7,7 +7,7 @@ import pytest
 import soundness_case as case
 from spec_files import minimal, write
 
-from kltune.check.lines import OF_PROXY, cheap_lines, lines_before_loading, lines_of, spread_of
+from kltune.check.lines import OF_PROXY, cheap_lines, lines_of, lines_of_spec, spread_of
 from kltune.grade import Grade
 from kltune.spec.load import load_spec
 from kltune.spec.study import StudySpec
@@ -25,13 +25,13 @@ def cheap(found: Soundness) -> CheapSoundness:
 
 
 def test_every_name_of_the_contract_has_its_line(spec: StudySpec) -> None:
-    lines = (*lines_before_loading(spec, kitchen.splits()), *lines_of(case.sound(), spec))
+    lines = (*lines_of_spec(spec, kitchen.splits()), *lines_of(case.sound(), spec))
     assert {line.name for line in lines} == {
         "tokenizer", "bos", "pad", "stop_ids", "template", "vocabulary", "padding", "logprobs",
-        "temperature", "start_kl", "fixed_point", "sampler", "dropout", "mask", "proxy", "gold",
+        "temperature", "weights", "start_kl", "fixed_point", "sampler", "dropout", "mask", "proxy", "gold",
         "splits", "reward_scale", "controller", "memory", "spec",
     }  # fmt: skip
-    assert len(lines) == 21
+    assert len(lines) == 22
     assert set(OF_PROXY) <= {line.name for line in lines}
 
 

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
+import soundness_case as case
 
 from kltune.check.splits import splits_line
 from kltune.grade import Grade
@@ -50,3 +53,13 @@ def test_an_id_in_two_splits_fails_though_its_texts_differ() -> None:
 
 def test_a_prompt_of_all_three_splits_is_counted_for_each_pair() -> None:
     assert splits_line(splits(("a",), ("a",), ("a",))).numbers["num_same"] == 3
+
+
+def test_prompts_that_encode_alike_are_the_same_whatever_their_words() -> None:
+    given = splits(("a", "b"), ("c", "d"), ("e", "f"))
+    every = replace(case.tokens(), same_ids=2, num_select=2)
+    line = splits_line(given, every)
+    assert (line.grade, line.numbers["num_same_tokens"]) == (Grade.FAIL, 2)
+    assert "All 2 select prompts" in line.shown
+    assert splits_line(given, replace(every, same_ids=1)).grade is Grade.WARN
+    assert splits_line(given, replace(every, same_ids=0)).grade is Grade.PASS

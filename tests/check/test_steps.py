@@ -92,3 +92,18 @@ def test_without_a_step_the_rest_is_judged() -> None:
 def test_completions_that_begin_like_their_prompts_end_warn() -> None:
     line = mask_line(replace(case.masks(), prompt_tail_frac=1.0))
     assert (line.grade, bool(line.remedy)) == (Grade.WARN, True)
+
+
+def test_scores_that_are_lost_are_not_called_equal() -> None:
+    still = replace(
+        case.fixed_point(),
+        weights_moved=False,
+        changed_frac=0.0,
+        grad_norm=0.0,
+        zero_group_frac=1.0,
+    )
+    line = fixed_point_line(still, FP32, "the mean drowns the spread")
+    assert line.grade is Grade.FAIL
+    assert "the mean drowns the spread" in line.shown
+    assert "same score" not in line.shown
+    assert "same score" in fixed_point_line(still, FP32).shown

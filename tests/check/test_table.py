@@ -35,3 +35,12 @@ def test_the_worst_comes_first_and_it_fits(width: int) -> None:
 def test_a_sound_one_says_so() -> None:
     assert "small: sound" in shown(CheckResult("small", (line(Grade.PASS),), 2.0), 80)[0]
     assert "warnings" in shown(CheckResult("small", (line(Grade.WARN),), 2.0), 80)[0]
+
+
+def test_what_a_scorer_said_can_do_nothing_to_the_terminal() -> None:
+    bad = "[red]boom\x1b[31m\x1b]0;title\x07"
+    lines = (Line("gold", f"{bad} judges", Grade.FAIL, bad, bad),)
+    text = "\n".join(shown(CheckResult(f"x{bad}", lines, 1.0, (bad,)), 300))
+    assert "\x1b" not in text
+    assert "\x07" not in text
+    assert text.count("[red]boom\\u001b[31m") == 5

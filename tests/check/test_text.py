@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import soundness_case as case
 
-from kltune.check.text import token_lines
+from kltune.check.text import template_line, token_lines
 from kltune.grade import Grade
 
 
@@ -49,6 +49,15 @@ def test_a_sound_set_up_passes_every_line_without_a_remedy() -> None:
         ({"bos_least": 0, "bos_most": 0}, "bos", Grade.WARN),
         ({"template_most": 2}, "template", Grade.FAIL),
         ({"template_least": 0}, "template", Grade.FAIL),
+        ({"template_copies": 0}, "template", Grade.FAIL),
+        ({"template_copies": 1, "template_tells_apart": False}, "template", Grade.FAIL),
+        ({"template_copies": 2}, "template", Grade.WARN),
+        (
+            {"template_copies": 2, "template_least": None, "template_most": None},
+            "template",
+            Grade.WARN,
+        ),
+        ({"unknown_frac": 1.0}, "tokenizer", Grade.FAIL),
     ],
 )
 def test_each_fault_of_tokens_has_its_name(
@@ -63,6 +72,8 @@ def test_each_fault_of_tokens_has_its_name(
         ({"missing_stop_ids": (7,)}, "stop_ids", Grade.FAIL),
         ({"stray_stop_ids": (7,)}, "stop_ids", Grade.FAIL),
         ({"ended_frac": 0.0}, "stop_ids", Grade.WARN),
+        ({"prompts_ended_frac": 1.0, "tokenizer_ends_texts": True}, "stop_ids", Grade.FAIL),
+        ({"prompts_ended_frac": 0.1}, "stop_ids", Grade.WARN),
         ({"pad_is_in_vocabulary": False}, "pad", Grade.FAIL),
         ({"pad_in_text_frac": 0.1}, "pad", Grade.FAIL),
     ],
@@ -102,3 +113,23 @@ def test_a_sweep_is_not_refused_for_a_model_that_reads_no_better_than_noise() ->
     found = replace(found, reward_ids_agree=False)
     (line, *_) = token_lines(found, case.stops(), only_certain=True)
     assert line.grade is Grade.FAIL, "other ids are certain"
+
+
+def test_prompts_less_expected_than_noise_warn_only_beyond_its_spread() -> None:
+    assert bad(text_nll_token=9.6, relabelled_nll_std=0.2) == {"tokenizer": Grade.WARN}
+    assert bad(text_nll_token=9.6, relabelled_nll_std=0.4) == {}, "a built-in model has that"
+    assert bad(text_nll_token=8.0, relabelled_nll_std=0.2) == {}
+
+
+def test_a_prompt_of_unknown_words_alone_stops_a_sweep_too() -> None:
+    found = replace(case.tokens(), unknown_frac=1.0, text_nll_token=math.nan)
+    (line, *_) = token_lines(found, case.stops(), only_certain=True)
+    assert (line.name, line.grade) == ("tokenizer", Grade.FAIL)
+    assert "100 % of the prompts' tokens are unknown" in line.shown
+
+
+def test_a_template_that_marks_no_turn_is_not_called_none() -> None:
+    found = replace(case.tokens(), template_least=None, template_most=None, template_copies=1)
+    line = template_line(found)
+    assert line.grade is Grade.PASS
+    assert "No template" not in line.shown

@@ -212,3 +212,47 @@ def test_the_flag_leaves_a_studys_own_record_alone() -> None:
     run = _run([row], KLUnit.TOKEN, framework="kltune")
     assert run.curve.values[Quantity.KL_SEQ] == (1.0,)
     assert any("--kl-unit changes nothing" in note for note in run.notes)
+
+
+def test_a_kl_of_unknown_unit_is_not_called_unlogged() -> None:
+    run = _run([{"kl": 0.05, "reward": 1.0}, {"kl": 4.9, "reward": 1.1}])
+    assert "--kl-unit token or --kl-unit sequence" in run.unread_kl["kl"]
+    assert not any("no KL to the reference was read" in note for note in run.notes)
+    told = _run([{"kl": 0.05, "reward": 1.0}, {"kl": 4.9, "reward": 1.1}], kl_unit=KLUnit.TOKEN)
+    assert told.unread_kl == {}
+
+
+def test_a_kl_of_words_is_said_to_be_one() -> None:
+    raw = RawRun("x", "test", ((1, {"reward": 1.0}),), texts={"kl": "row 1: 'hello'", "host": "a"})
+    run = to_run_log(raw, None, None)
+    assert run.unread_kl == {"kl": "kl holds no number (row 1: 'hello')"}
+    assert "kl was left out: it holds no number (row 1: 'hello')" in run.notes
+    assert not any("host" in note for note in run.notes)
+
+
+def test_a_word_among_numbers_is_a_note() -> None:
+    rows = ((1, {**_TRL, "kl": 0.1}),)
+    run = to_run_log(RawRun("x", "test", rows, texts={"kl": "row 2: '-'"}), None, None)
+    assert run.unread_kl == {}
+    assert any("kl is not a number everywhere (row 2: '-')" in note for note in run.notes)
+
+
+def test_what_is_not_used_is_said() -> None:
+    row = {
+        **_TRL,
+        "kl": 0.1,
+        "reward": 1.0,
+        "rewards/gold/mean": 0.5,
+        "eval_rewards/gold/mean": 0.4,
+    }
+    run = _run([{**row, "my_judge": 1.0, "host": 3.0}, {**row, "reward": 2.0}])
+    assert run.readings[Quantity.GOLD].name == "eval_rewards/gold/mean"
+    assert (
+        "rewards/gold/mean was left out: eval_rewards/gold/mean is the better source" in run.notes
+    )
+    assert "my_judge was left out: not a name that kltune knows" in run.notes
+
+
+def test_a_restart_travels_with_the_run() -> None:
+    raw = RawRun("x", "test", ((1, {"kl": 0.1}),), restart="5 steps were logged again")
+    assert to_run_log(raw, None, None).restart == "5 steps were logged again"

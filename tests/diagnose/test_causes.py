@@ -6,7 +6,17 @@ from types import ModuleType
 
 import pytest
 
-from kltune.diagnose import cause_list, control_rules, kl_rules, reward_rules, seen
+from kltune.diagnose import (
+    along,
+    cause_list,
+    control_rules,
+    fall_rules,
+    kl_rules,
+    negative,
+    reward_rules,
+    seen,
+    update_rules,
+)
 from kltune.diagnose.causes import EXPLANATIONS, explain, in_order
 from kltune.diagnose.result import Cause, Sign
 from kltune.grade import Grade
@@ -41,7 +51,10 @@ def test_the_worst_grade_comes_first_then_what_explains_others() -> None:
     assert names == ["non_finite", "kl_explosion", "over_optimised", "truncation"]
 
 
-@pytest.mark.parametrize("module", [kl_rules, reward_rules, control_rules])
+@pytest.mark.parametrize(
+    "module",
+    [kl_rules, reward_rules, control_rules, fall_rules, negative, seen, update_rules],
+)
 def test_every_sign_that_a_rule_gives_is_explained(module: ModuleType) -> None:
     calls = [
         node
@@ -54,14 +67,15 @@ def test_every_sign_that_a_rule_gives_is_explained(module: ModuleType) -> None:
 
 
 def test_every_symptom_is_explained() -> None:
-    names = {seen.NAMES.get(kind, kind.value) for kind in SymptomKind}
+    names = {along.NAMES.get(kind, kind.value) for kind in SymptomKind}
     assert names <= set(EXPLANATIONS)
 
 
 def test_every_cause_that_a_rule_tells_is_among_the_known() -> None:
     known = {cause.name for one in EXPLANATIONS.values() for cause in one.causes}
-    assert set(seen.CAUSES.values()) <= known
+    assert set(along.CAUSES.values()) <= known
     told = {"learning_rate_too_high", "beta_too_small", "beta_zero", "update_kl_only"}
+    told |= {"reward_solved", "no_group_spread"}
     assert told | {"upper_bound", "lower_bound", "normalisation"} <= known
 
 

@@ -58,9 +58,52 @@ def test_real_runs_part_where_beta_acts() -> None:
     assert found.differs_at is not None
     assert found.differs_at[0] == 2  # the first step is before any update
     parted = {one.quantity: one.step for one in found.partings if one.step is not None}
-    assert {Quantity.GRAD_NORM, KL, Quantity.GOLD} <= set(parted)
+    assert {KL, Quantity.ENTROPY, Quantity.GOLD} <= set(parted)
     assert found.first is not None
-    assert found.first.quantity is Quantity.GRAD_NORM
+    assert found.first.quantity is Quantity.KL_SEQ
+    assert found.is_apart
+
+
+def test_two_seeds_of_one_setting_are_never_a_reason_to_fail() -> None:
+    a = run_log({PROXY: noisy(0)}, facts={"beta": 0.1, "seed": 1.0})
+    shifted = noisy(1, shift_from=20)
+    seeds = compare(a, run_log({PROXY: shifted}, facts={"beta": 0.1, "seed": 2.0}))
+    settings = compare(a, run_log({PROXY: shifted}, facts={"beta": 0.2, "seed": 2.0}))
+    assert seeds.first is not None
+    assert (seeds.is_apart, settings.is_apart) == (False, True)
+    assert "Only the seed was set differently, so this is a note" in seeds.headline()
+    for found in (seeds, settings):
+        assert "the noise within a run is not the noise between seeds" in found.headline()
+
+
+def test_what_goes_away_again_is_said_and_fails_nothing() -> None:
+    back = [y - (1.0 if i >= 30 else 0.0) for i, y in enumerate(noisy(1, shift_from=20))]
+    found = compare(run_log({PROXY: noisy(0)}), run_log({PROXY: back}))
+    assert found.first is not None
+    assert not found.is_apart
+    assert "It does not last" in found.headline()
+
+
+def test_a_setting_that_differs_is_not_told_as_its_effect() -> None:
+    rate = Quantity.LEARNING_RATE
+    found = compare(run_log({rate: [1e-3] * 40}), run_log({rate: [2e-3] * 40}))
+    assert "That is what was set, not what came of it" in found.headline()
+
+
+def test_what_came_of_a_setting_is_named_before_the_setting() -> None:
+    beta = Quantity.BETA
+    a = run_log({beta: [0.1] * 60, PROXY: noisy(0)})
+    b = run_log({beta: [0.2] * 60, PROXY: noisy(1, shift_from=30)})
+    first = compare(a, b).first
+    assert first is not None
+    assert first.quantity is PROXY
+
+
+def test_extremes_of_single_tokens_are_named_after_all_others() -> None:
+    largest = Quantity.KL_MAX_TOKEN
+    a = run_log({largest: noisy(0), PROXY: noisy(2)})
+    b = run_log({largest: noisy(1, shift_from=10), PROXY: noisy(3, shift_from=40)})
+    assert [one.quantity for one in compare(a, b).partings] == [PROXY, largest]
 
 
 def test_kl_of_other_estimators_or_units_is_not_compared() -> None:

@@ -104,3 +104,9 @@ def test_only_the_beginning_of_a_huge_file_is_looked_at(tmp_path: Path) -> None:
     row = json.dumps({"step": 1, "kl": 0.1})
     path.write_text("\n".join([row] * 50_000) + "\n", encoding="utf-8")
     assert detect(path)[0] is Source.LINES
+
+
+def test_nesting_deeper_than_any_log_is_no_crash(tmp_path: Path) -> None:
+    path = tmp_path / "deep.json"
+    path.write_text("[" * 60_000 + "]" * 60_000, encoding="utf-8")
+    assert detect(path)[0] is Source.JSON

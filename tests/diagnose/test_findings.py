@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
 from diagnose_case import ramp, run_log, trl_log
 
 from kltune.diagnose.findings import RULES, diagnose, ruled_out
-from kltune.diagnose.result import HEALTHY, UNTOLD
+from kltune.diagnose.result import HEALTHY, SHORT, UNTOLD
 from kltune.grade import Grade
 from kltune.symptoms.curve import Quantity
 
@@ -114,6 +115,46 @@ def test_causes_that_the_log_rules_out_are_not_listed() -> None:
     assert "set_up" not in names
     late = replace(run, curve=replace(run.curve, steps=tuple(s + 9 for s in run.curve.steps)))
     assert "set_up" not in ruled_out(late)
+
+
+@pytest.mark.parametrize("name", ["healthy", "learning_rate_x100", "over_optimised", "no_spread"])
+def test_every_check_stands_in_one_place(name: str) -> None:
+    found = diagnose(trl_log(name))
+    answered = [title for one in found.findings for title in one.checks]
+    places = [*answered, *found.passed, *(title for _, title in found.untold)]
+    assert len(places) == len(set(places))
+    assert {rule.title for rule in RULES if not rule.is_optional} <= set(places)
+
+
+def test_what_follows_from_a_finding_is_told_with_it() -> None:
+    finding = diagnose(trl_log("learning_rate_x100")).findings[0]
+    assert "the KL does not jump" in finding.checks
+    assert "with it: the KL jumped within a step" in finding.sign.detail
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_a_few_rows_pass_nothing_that_needs_a_course(count: int) -> None:
+    run = trl_log("healthy")
+    curve = run.curve.up_to(run.curve.steps[count - 1])
+    found = diagnose(replace(run, curve=curve))
+    assert (found.condition, found.grade) == (SHORT, Grade.PASS)
+    assert {"the KL stays bounded", "the KL does not jump", "the length holds"}.isdisjoint(
+        found.passed
+    )
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, 1e-30, math.inf, math.nan])
+@pytest.mark.parametrize("count", [1, 3, 9, 25])
+def test_no_log_breaks_a_rule(value: float, count: int) -> None:
+    found = diagnose(run_log({quantity: [value] * count for quantity in Quantity}))
+    answered = [title for one in found.findings for title in one.checks]
+    places = [*answered, *found.passed, *(title for _, title in found.untold)]
+    assert len(places) == len(set(places))
+
+
+def test_a_log_that_begins_late_does_not_tell_where_the_policy_started() -> None:
+    found = diagnose(run_log({Quantity.KL_TOKEN: ramp(0.0, 0.1)}, steps=range(10, 410, 10)))
+    assert "the policy starts at its reference" in {title for _, title in found.untold}
 
 
 def test_rules_ask_different_questions() -> None:

@@ -6,6 +6,7 @@ import pytest
 from diagnose_case import ramp, run_log
 
 from kltune.diagnose import kl_rules
+from kltune.diagnose.findings import diagnose
 from kltune.diagnose.kl_rules import both_units
 from kltune.diagnose.result import Sign
 from kltune.grade import Grade
@@ -51,6 +52,14 @@ def test_an_explosion_that_passed_only_warns() -> None:
     values = [*[0.01] * 10, *[3.0] * 5, *[0.1] * 25]
     found = seen(kl_rules.exploded(run_log({TOKEN: values})))
     assert (found.grade, found.first_step, found.last_step) == (Grade.WARN, 11, 15)
+    assert found.name == "kl_spike"
+
+
+def test_what_came_back_speaks_for_a_batch_and_not_for_beta() -> None:
+    values = {TOKEN: [*[0.01] * 30, *[3.0] * 5, *[0.1] * 25], Quantity.PROXY: ramp(0, 1, 60)}
+    finding = diagnose(run_log(values)).findings[0]
+    assert [one.name for one in finding.causes][:2] == ["one_batch", "learning_rate_too_high"]
+    assert "beta_too_small" not in [one.name for one in finding.causes]
 
 
 def test_an_explosion_within_steps_speaks_for_the_learning_rate() -> None:

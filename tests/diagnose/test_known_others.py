@@ -47,3 +47,21 @@ def test_the_training_reward_on_held_out_prompts_is_no_gold() -> None:
     (found,) = known_names(["eval_reward"], "trl")
     assert found.quantity is None
     assert "no gold" in found.why
+
+
+@pytest.mark.parametrize("held_out", ["eval_rewards/gold/mean", "eval/rewards/gold/mean"])
+def test_gold_of_trls_evaluation_counts_before_that_of_its_training(held_out: str) -> None:
+    names = ["rewards/gold/mean", held_out, held_out.replace("mean", "std")]
+    found = {known.name: known for known in known_names(names, "trl")}
+    assert [name for name, known in found.items() if known.quantity is Q.GOLD] == [
+        held_out,
+        "rewards/gold/mean",
+    ]
+    assert "evaluation's prompts" in found[held_out].why
+    assert "standard error" in found[names[2]].why
+
+
+def test_another_reward_function_on_held_out_prompts_is_no_gold() -> None:
+    (found,) = known_names(["eval_rewards/accuracy/mean"], "trl")
+    assert found.quantity is None
+    assert "no gold" in found.why

@@ -64,3 +64,8 @@ def test_a_foreign_update_kl_is_one_in_any_framework() -> None:
 def test_an_evaluations_kl_is_not_the_trainings() -> None:
     found = known_names(["eval/kl", "eval_kl", "train/kl"], "trl")
     assert [k.name for k in found if k.is_kl] == ["train/kl"]
+
+
+def test_a_pattern_is_for_what_no_line_before_it_named() -> None:
+    found = [(one.name, one.quantity) for one in known_names(["rollout_corr/kl"], "verl")]
+    assert found == [("rollout_corr/kl", Quantity.SAMPLER_KL_TOKEN)]

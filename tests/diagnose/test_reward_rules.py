@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import struct
+
 import pytest
 from diagnose_case import ramp, run_log
 
@@ -137,3 +139,29 @@ def test_a_critic_below_a_constant_is_told() -> None:
     assert seen(reward_rules.critic_is_blind(run)).name == "critic"
     good = run_log({Quantity.EXPLAINED_VARIANCE: [-0.5, 0.4, 0.6, 0.8]})
     assert reward_rules.critic_is_blind(good) is None
+
+
+def test_a_flat_reward_while_the_kl_runs_away_from_the_first_step_buys_nothing() -> None:
+    values = {
+        Quantity.PROXY: ramp(0.3, 0.3, 100, noise=0.03),
+        Quantity.KL_TOKEN: ramp(0.0, 0.5, 100),
+    }
+    found = seen(reward_rules.drift_without_gain(run_log(values)))
+    assert (found.first_step, found.last_step) == (1, 100)
+    near = {**values, Quantity.KL_TOKEN: ramp(0.0, 0.05, 100)}
+    assert reward_rules.drift_without_gain(run_log(near)) is None
+
+
+def test_the_rounding_of_float32_is_no_swing() -> None:
+    """Its last digit grows with the value, so a straight line is rougher at its end than at its start."""
+    straight = ramp(0.01, 0.9, 100)
+    rounded = [struct.unpack("f", struct.pack("f", value))[0] for value in straight]
+    assert reward_rules.swings(run_log({Quantity.PROXY: rounded})) is None
+
+
+def test_without_gold_nothing_tells_progress_even_where_the_reward_is_flat() -> None:
+    values = {Quantity.PROXY: ramp(0.3, 0.3, noise=0.1), Quantity.KL_TOKEN: ramp(0.001, 0.05)}
+    title = "gold tells progress from over-optimisation"
+    found = diagnose(run_log(values))
+    assert title not in found.passed
+    assert title in {one for _, one in found.untold}

@@ -39,7 +39,7 @@ STALLED = {
 def test_a_stall_is_told_with_its_cause(
     extra: dict[Quantity, list[float]], facts: dict[str, float | str], cause: str
 ) -> None:
-    found = sign("something is learned", run_log({**STALLED, **extra}, facts=facts))
+    found = sign("the run does not stand still", run_log({**STALLED, **extra}, facts=facts))
     assert found is not None
     assert (found.name, found.grade, found.cause) == ("kl_stalled", Grade.FAIL, cause)
 
@@ -51,7 +51,7 @@ def test_a_slow_start_is_no_stall() -> None:
         Quantity.PROXY: [*ramp(0.0, 0.0, 25, noise=0.1), *ramp(0.0, 2.0, 55)],
         Quantity.PROXY_STD: [1.0] * 80,
     }
-    assert sign("something is learned", run_log(values)) is None
+    assert sign("the run does not stand still", run_log(values)) is None
 
 
 def test_k1_far_below_0_alerts_by_its_second_step() -> None:
@@ -133,4 +133,49 @@ def test_values_that_are_logged_now_and_then_are_judged_among_themselves() -> No
     collapsed = [v if i < 60 else v * 0.01 for i, v in enumerate(every_tenth)]
     found = sign("the entropy holds", run_log({Quantity.ENTROPY: collapsed}))
     assert found is not None
+    assert "not at the end" not in found.detail
+
+
+@pytest.mark.parametrize(
+    ("reward", "equal", "cause"),
+    [
+        (ramp(0.2, 1.0), ramp(0.1, 1.0), "reward_solved"),
+        ([0.0] * 40, [1.0] * 40, "no_group_spread"),
+        ([*[0.0] * 20, *ramp(0.0, 0.3, 20)], [*[0.95] * 20, *[0.5] * 20], "no_group_spread"),
+    ],
+)
+def test_a_reward_is_solved_only_where_it_rose_before_its_spread_vanished(
+    reward: list[float], equal: list[float], cause: str
+) -> None:
+    values = {Quantity.PROXY: reward, Quantity.ZERO_GROUPS: equal}
+    saturated = [*equal[:30], *[1.0] * 10] if cause == "reward_solved" else equal
+    found = sign(
+        "rewards differ within groups", run_log({**values, Quantity.ZERO_GROUPS: saturated})
+    )
+    assert found is not None
+    assert found.cause == cause
+
+
+@pytest.mark.parametrize(("share", "is_told"), [(1.0, True), (0.6, True), (0.3, False)])
+def test_a_high_share_of_cut_completions_is_told_from_the_start(
+    share: float, *, is_told: bool
+) -> None:
+    found = sign("completions end by themselves", run_log({Quantity.TRUNCATED: [share] * 40}))
+    assert (found is not None) == is_told
+
+
+def test_an_entropy_that_was_never_there_is_told() -> None:
+    found = sign("the entropy holds", run_log({Quantity.ENTROPY: [1e-5] * 40}))
+    assert found is not None
+    assert found.name == "entropy_low"
+    assert sign("the entropy holds", run_log({Quantity.ENTROPY: [0.3] * 40})) is None
+
+
+def test_a_log_ratio_around_the_limit_does_not_flicker() -> None:
+    found = sign(
+        "the mean log-ratio is not negative",
+        run_log({Quantity.K1_TOKEN: ramp(-0.1, -0.1, 100, noise=0.01)}),
+    )
+    assert found is not None
+    assert (found.first_step, found.last_step) == (1, 100)
     assert "not at the end" not in found.detail

@@ -7,6 +7,7 @@ import pytest
 
 from kltune.diagnose.series import (
     bound,
+    counted,
     first_part,
     last_part,
     level,
@@ -66,3 +67,11 @@ def test_more_looks_ask_for_more() -> None:
 
 def test_steps_are_named_as_people_do() -> None:
     assert (steps_text(3, 3), steps_text(3, 9)) == ("step 3", "steps 3-9")
+
+
+def test_one_is_no_plural() -> None:
+    assert (counted(1, "step"), counted(0, "step"), counted(2, "row")) == (
+        "1 step",
+        "0 steps",
+        "2 rows",
+    )

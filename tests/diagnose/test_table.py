@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import pytest
 from diagnose_case import ramp, run_log, trl_log
@@ -9,6 +10,7 @@ from rich.console import Console, RenderableType
 from kltune.diagnose.compare import compare
 from kltune.diagnose.findings import diagnose
 from kltune.diagnose.table import comparison_table, diagnosis_table, runs_table
+from kltune.metrics.jsonl import encode
 from kltune.symptoms.curve import Quantity
 
 
@@ -70,11 +72,53 @@ def test_many_runs_are_a_line_each_the_worst_first(width: int) -> None:
     assert max(map(len, shown.splitlines())) <= width
 
 
+def test_a_name_from_a_log_is_no_markup_and_does_nothing_to_the_terminal() -> None:
+    name = "[/nope] \x1b[31mred\nnext"
+    values = {Quantity.PROXY: ramp(0, 2, noise=0.1), Quantity.KL_TOKEN: ramp(0.001, 0.2)}
+    run = replace(run_log(values, path=name, facts={name: "1"}), notes=(name,), restart=name)
+    run = replace(
+        run, readings={q: replace(one, name=name, why=name) for q, one in run.readings.items()}
+    )
+    found = diagnose(run)
+    other = replace(run, facts={})
+    for what in (
+        diagnosis_table(found),
+        runs_table([found, found]),
+        comparison_table(compare(run, other)),
+    ):
+        text = printed(what, 160)
+        assert "\x1b" not in text
+        assert "[/nope] \\u001b[31mred" in text
+    assert "\x1b" not in encode(found.as_json())
+
+
+def test_a_restart_is_told_in_the_head_and_in_the_line_of_many_runs() -> None:
+    text = "100 steps were logged again after a restart"
+    found = diagnose(replace(trl_log("healthy"), restart=text))
+    assert text in printed(diagnosis_table(found), 160).splitlines()[2]
+    assert text in flat(printed(runs_table([found, found]), 160))
+    assert found.as_json()["restart"] == text
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_of_many_runs_each_has_one_line(width: int) -> None:
+    runs = [diagnose(replace(trl_log("beta_huge"), path=f"trials/{i:05d}")) for i in range(30)]
+    shown = printed(runs_table(runs), width)
+    assert len(shown.splitlines()) == 31
+    assert all("000" in line and "kl_stalled" in line for line in shown.splitlines()[1:])
+
+
+def test_one_step_is_no_steps() -> None:
+    shown = printed(diagnosis_table(diagnose(run_log({Quantity.PROXY: [1.0]}))), 120)
+    assert "1 logged step (step 1)" in shown
+    assert "1 steps" not in shown
+
+
 @pytest.mark.parametrize("width", [80, 120])
 def test_a_comparison_fits_and_says_where_first(width: int) -> None:
     shown = printed(comparison_table(compare(trl_log("healthy"), trl_log("beta_huge"))), width)
     assert max(map(len, shown.splitlines())) <= width
-    assert "gradient norm" in flat(shown)[:200]
+    assert "reference KL per sequence" in flat(shown)[:200]
 
 
 def test_a_quantity_of_one_run_alone_is_not_compared() -> None:

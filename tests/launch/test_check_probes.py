@@ -79,7 +79,7 @@ def test_the_built_in_task_is_sound(loaded: LoadedSpec) -> None:
     assert [(line.name, line.grade.value) for line in looked.lines] == [
         (name, "pass")
         for name in (
-            "splits", "spec", "controller", "tokenizer", "vocabulary", "bos", "template", "stop_ids",
+            "splits", "spec", "controller", "weights", "tokenizer", "vocabulary", "bos", "template", "stop_ids",
             "pad", "dropout", "padding", "logprobs", "temperature", "mask", "sampler", "start_kl",
             "fixed_point", "proxy", "gold", "reward_scale", "memory",
         )

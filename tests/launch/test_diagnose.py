@@ -70,7 +70,7 @@ def test_two_runs_are_compared_and_gated(capsys: pytest.CaptureFixture[str]) -> 
     assert run_diagnose(same) is ExitCode.DONE
     assert "same in every number" in capsys.readouterr().out
     assert run_diagnose(other) is ExitCode.GATE_FAILED
-    assert "part beyond noise at step" in " ".join(capsys.readouterr().out.split())
+    assert "part beyond the noise within a run at step" in " ".join(capsys.readouterr().out.split())
 
 
 def study(folder: Path) -> Path:
@@ -118,6 +118,19 @@ def test_two_trials_of_a_study_are_compared_by_their_folders(
     assert "A: " in capsys.readouterr().out
     with pytest.raises(SpecError, match="holds 2 runs"):
         run_diagnose(DiagnoseRequest(str(trials.parent), str(trials / "00001")))
+
+
+def test_two_seeds_of_one_setting_fail_no_gate(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trials = study(tmp_path / "study") / "trials"
+    a, b = str(trials / "00000"), str(trials / "00001")
+    assert run_diagnose(DiagnoseRequest(a, b, fail_on="fail")) is ExitCode.DONE
+    assert "Only the seed was set differently" in " ".join(capsys.readouterr().out.split())
+    config = json.loads((trials / "00001" / "config.json").read_text(encoding="utf-8"))
+    config["setting"]["beta"] = 0.5
+    (trials / "00001" / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    assert run_diagnose(DiagnoseRequest(a, b, fail_on="fail")) is ExitCode.GATE_FAILED
 
 
 def test_nothing_is_written_beside_the_log(tmp_path: Path) -> None:

@@ -10,3 +10,8 @@ from kltune.launch.saying import say
 def test_lines_go_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     say("hello")
     assert capsys.readouterr() == ("", "hello\n")
+
+
+def test_control_characters_do_nothing_to_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    say("a\x1b[31mb\x1b]0;title\x07")
+    assert capsys.readouterr().err == "a\\u001b[31mb\\u001b]0;title\\u0007\n"

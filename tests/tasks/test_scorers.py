@@ -12,7 +12,13 @@ import torch
 
 from kltune.errors import EnvironmentMissingError, SpecError
 from kltune.tasks.protocol import Prompt, Sample
-from kltune.tasks.scorers import ScorerError, function_scorer, load_scorer, split_reference
+from kltune.tasks.scorers import (
+    ScorerError,
+    ScorerRaisedError,
+    function_scorer,
+    load_scorer,
+    split_reference,
+)
 
 
 def sample(text: str, **columns: Any) -> Sample:
@@ -239,3 +245,20 @@ def test_a_module_that_is_not_there_is_the_users_mistake(tmp_path: Path) -> None
 def test_a_reference_of_another_form_is_refused(reference: str) -> None:
     with pytest.raises(SpecError, match=r"must look like package\.module:function"):
         split_reference(reference)
+
+
+def test_where_the_users_function_raised_is_said(tmp_path: Path) -> None:
+    source = (
+        "import json\n"
+        "def deep(text):\n"
+        "    return json.loads(text)\n"
+        "def mine(completions, **columns):\n"
+        "    return [deep(t) for t in completions]\n"
+    )
+    (tmp_path / "judge.py").write_text(source)
+    scorer = load_scorer("judge.py:mine", [tmp_path])
+    sample = Sample(Prompt("p", "x"), "{", (1,), ended=True)
+    with pytest.raises(
+        ScorerRaisedError, match=r"raised JSONDecodeError: .* \(judge\.py, line 3\)$"
+    ):
+        scorer([sample])

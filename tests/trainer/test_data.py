@@ -5,7 +5,8 @@ from __future__ import annotations
 import tiny
 import torch
 
-from kltune.trainer.data import samples_of, spread_evenly
+from kltune.tasks.protocol import Prompt
+from kltune.trainer.data import EncodedPrompts, TaskData, samples_of, spread_evenly
 from kltune.trainer.encode import pad_left
 from kltune.trainer.rollout import Rollout
 
@@ -47,3 +48,12 @@ def test_full_width_pads_to_the_longest_of_all_prompts() -> None:
         encoded.ids[shortest]
     )
     assert encoded.pad([shortest], 0, CPU, full_width=True).ids.shape[1] == encoded.width
+
+
+def test_prompts_of_two_splits_with_the_same_ids_and_other_words_are_counted() -> None:
+    train = EncodedPrompts((Prompt("a", "x"), Prompt("b", "y")), ((1, 2), (3,)))
+    select = EncodedPrompts(
+        (Prompt("c", "z"), Prompt("d", "y"), Prompt("e", "w")), ((3,), (3,), (4,))
+    )
+    data = TaskData(train, select, tiny.CountWord("w3"), tiny.CountWord("w4"))
+    assert data.same_ids() == 1, "the same words are told by another line"

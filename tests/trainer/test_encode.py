@@ -115,3 +115,21 @@ def test_a_wider_block_only_adds_padding() -> None:
 def test_a_real_token_that_equals_the_pad_id_is_not_masked() -> None:
     padded = pad_left([[0, 5, 0], [7, 8, 9, 4]], 0, torch.device("cpu"))
     assert padded.mask.tolist() == [[0, 1, 1, 1], [1, 1, 1, 1]]
+
+
+@pytest.mark.parametrize(
+    ("template", "told"),
+    [
+        ("{{ raise_exception('no such role') }}", "TemplateError: no such role"),
+        ("{{ messages[3]['content'] }}", "UndefinedError"),
+        ("{{ 1 / 0 }}", "ZeroDivisionError"),
+        ("{{ messages[0]['content'] + 1 }}", "TypeError"),
+    ],
+)
+def test_a_template_that_raises_is_the_models_fault_and_named(template: str, told: str) -> None:
+    tokenizer = tiny.tokenizer()
+    tokenizer.chat_template = template
+    encoder = PromptEncoder(tokenizer, ModelSpec(base="x"))
+    with pytest.raises(SpecError, match=r"model\.chat: ") as caught:
+        encoder(Prompt("p", "w1"))
+    assert told in str(caught.value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import tiny
 import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
+from safetensors.torch import load_file, save_file
 from transformers import Gemma2Config, Gemma2ForCausalLM
 
 from kltune.errors import EnvironmentMissingError, ExitCode, SpecError
@@ -152,11 +154,11 @@ def test_soft_capped_logits_are_refused() -> None:
     assert freeze(gemma(None), tiny.tokenizer(), Accelerator(cpu=True)).stop_ids == (1,)
 
 
-def test_a_head_that_yields_nan_is_refused() -> None:
+def test_weights_that_are_not_finite_are_refused_by_name() -> None:
     model = tiny.llama()
     with torch.no_grad():
         model.lm_head.weight[3] = torch.nan
-    with pytest.raises(SpecError, match="changes its logits"):
+    with pytest.raises(SpecError, match=r"not finite: lm_head\.weight holds 32 "):
         freeze(model, tiny.tokenizer(), Accelerator(cpu=True))
 
 
@@ -213,3 +215,50 @@ def test_temperature_divides_the_logits() -> None:
     model = tiny.loaded()
     hidden = torch.randn(3, 32, generator=torch.Generator().manual_seed(0))
     torch.testing.assert_close(model.logits(hidden, 0.5), 2 * model.logits(hidden, 1.0))
+
+
+def changed_config(folder: Path, **fields: object) -> None:
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | fields))
+
+
+def load(folder: Path) -> LoadedModel:
+    return load_model(ModelSpec(base="mine"), source(folder), "cpu", "fp32")
+
+
+def test_weights_that_the_config_asks_for_and_no_file_has_are_refused(folder: Path) -> None:
+    changed_config(folder, num_hidden_layers=3)
+    with pytest.raises(SpecError, match=r"model\.base: .*'mine' lack 9 of .*model\.layers\.2\."):
+        load(folder)
+
+
+def test_a_weight_that_is_tied_needs_no_file_of_its_own(folder: Path) -> None:
+    changed_config(folder, tie_word_embeddings=True)
+    weights = load_file(folder / "model.safetensors")
+    del weights["lm_head.weight"]
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    assert load(folder).unread_weights == ()
+    changed_config(folder, tie_word_embeddings=False)
+    with pytest.raises(SpecError, match=r"lack 1 of .*\(lm_head\.weight\)"):
+        load(folder)
+
+
+def test_weights_of_another_shape_are_refused(folder: Path) -> None:
+    changed_config(folder, intermediate_size=32)
+    with pytest.raises(SpecError, match=r"model\.base: 'mine' could not be loaded"):
+        load(folder)
+
+
+def test_weights_without_a_place_in_the_config_are_kept_by_name(folder: Path) -> None:
+    assert load(folder).unread_weights == ()
+    changed_config(folder, num_hidden_layers=1)
+    unread = load(folder).unread_weights
+    assert len(unread) == 9
+    assert all(name.startswith("model.layers.1.") for name in unread)
+
+
+def test_sharded_weights_are_all_found(tmp_path: Path) -> None:
+    tiny.llama().save_pretrained(tmp_path, max_shard_size="10KB")
+    tiny.tokenizer().save_pretrained(tmp_path)
+    assert len(list(tmp_path.glob("*.safetensors"))) > 1
+    assert load(tmp_path).unread_weights == ()

@@ -120,3 +120,24 @@ def test_a_gold_that_judges_like_the_proxy_is_refused() -> None:
         measure_scale(model, train, proxy, spec, 0, golds={"task.golds.second": disguise})
     other = tiny.CountWord("w4", name="gold")
     assert measure_scale(model, train, proxy, spec, 0, golds={"task.gold": other}).sigma > 0
+
+
+@dataclass
+class Shifted:
+    """A scorer's scores, scaled and moved."""
+
+    factor: float
+    offset: float
+    name: str = "shifted"
+
+    def __call__(self, samples: Sequence[Sample]) -> list[float]:
+        return [self.factor * x + self.offset for x in tiny.CountWord("w3")(samples)]
+
+
+@pytest.mark.parametrize(("factor", "offset"), [(1.0, 1e12), (1.0, -1e7), (1e300, 0.0)])
+def test_a_proxy_that_single_precision_cant_hold_is_refused(factor: float, offset: float) -> None:
+    model = tiny.loaded()
+    train, trainer = tiny.encoded(model, tiny.PROMPTS[:8]), tiny.settings().trainer
+    with pytest.raises(SpecError, match=r"task\.proxy: .*single precision.*subtract a constant"):
+        measure_scale(model, train, Shifted(factor, offset), trainer, seed=0)
+    assert measure_scale(model, train, Shifted(1.0, 100.0), trainer, seed=0).sigma > 0

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
+import tiny
+import torch
 
 from kltune.errors import SpecError, TrialFault
 from kltune.tasks.protocol import Prompt, Sample
@@ -95,3 +97,71 @@ def test_a_users_interrupt_is_not_a_scorers_fault() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         score_samples(Scripted(interrupt), SAMPLES, 0)
+
+
+def _gradients_off(scores: list[float]) -> list[float]:
+    torch.set_grad_enabled(False)
+    return scores
+
+
+def _doubles(scores: list[float]) -> list[float]:
+    torch.set_default_dtype(torch.float64)
+    return scores
+
+
+def _threads(scores: list[float]) -> list[float]:
+    torch.set_num_threads(torch.get_num_threads() + 1)
+    return scores
+
+
+def _deterministic(scores: list[float]) -> list[float]:
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    return scores
+
+
+def _rough_products(scores: list[float]) -> list[float]:
+    torch.set_float32_matmul_precision("medium")
+    return scores
+
+
+def state() -> tuple[object, ...]:
+    return (
+        torch.is_grad_enabled(), torch.get_default_dtype(), torch.get_num_threads(),
+        torch.are_deterministic_algorithms_enabled(), torch.get_float32_matmul_precision(),
+    )  # fmt: skip
+
+
+CHANGES = [_gradients_off, _doubles, _threads, _deterministic, _rough_products]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_a_scorer_changes_of_torch_is_put_back(
+    change: Callable[[list[float]], list[float]],
+) -> None:
+    before = state()
+    score_samples(Scripted(lambda samples: change([0.0] * len(samples))), SAMPLES, 0)
+    assert state() == before
+
+    def raises(samples: Sequence[Sample]) -> Sequence[float]:
+        change([])
+        raise ValueError(len(samples))
+
+    with pytest.raises(TrialFault):
+        score_samples(Scripted(raises), SAMPLES, 0)
+    assert state() == before
+
+
+def test_training_is_the_same_bit_for_bit_whatever_the_proxy_does_to_torch() -> None:
+    def trained(change: Callable[[list[float]], list[float]]) -> torch.Tensor:
+        bank = tiny.bank(1)
+        count = tiny.CountWord("w3")
+        proxy = Scripted(lambda samples: change(count(samples)))
+        bank.parts = replace(bank.parts, data=replace(bank.parts.data, proxy=proxy))
+        bank.admit(0, 0, tiny.trial(), None)
+        for _ in range(2):
+            bank.train_step()
+        return bank.parts.stack.flat_KP.detach().clone()
+
+    plain = trained(list)
+    for change in CHANGES:
+        assert torch.equal(trained(change), plain), change.__name__

@@ -44,7 +44,7 @@ def read_console(path: Path) -> RawRun:
         )
     is_verl = counts["verl"] > 0
     kind = "verl console log" if is_verl else "printed log of a Hugging Face trainer"
-    return RawRun(str(path), kind, rows, "verl" if is_verl else "", {}, merger.notes())
+    return merger.run(str(path), kind, "verl" if is_verl else "")
 
 
 def has_console_lines(text: str) -> bool:
@@ -61,7 +61,7 @@ def _pairs(text: str, merger: Merger) -> dict[str, float]:
         match = _NUMPY.match(value)
         read = number((match[1] or match[2]) if match else value)
         if not name or read is None:
-            merger.complain("parts of lines could not be read", repr(part.strip()[:60]))
+            merger.complain("part", "of lines that could not be read", repr(part.strip()[:60]))
         else:
             found[name] = read
     return found

@@ -59,7 +59,7 @@ def _read_run(folder: Path, files: Iterable[Path]) -> RawRun:
                 elif (found := _scalar(value)) is not None and event.step >= 0:
                     merger.add(int(event.step), {value.tag: found})
     # Each tag is written by itself, and a restarted run overlaps: only what is told of order matters.
-    return RawRun(str(folder), "TensorBoard events", merger.rows(), "", facts, merger.notes())
+    return merger.run(str(folder), "TensorBoard events", "", facts)
 
 
 def _events(file: Path) -> Iterator[Any]:

@@ -43,7 +43,7 @@ def read_lines(path: Path) -> RawRun:
             row = _object(text)
             if row is None:
                 merger.complain(
-                    "lines could not be read and were left out", f"line {number_of_line}"
+                    "line", "that could not be read (left out)", f"line {number_of_line}"
                 )
                 continue
             is_verl = is_verl or _is_verl(row)
@@ -54,7 +54,7 @@ def read_lines(path: Path) -> RawRun:
             f"{path}: no line of it is a JSON object with numbers (one object a line is expected)"
         )
     kind, framework = ("verl file log", "verl") if is_verl else ("JSON lines", "")
-    return RawRun(str(path), kind, rows, framework, {}, merger.notes())
+    return merger.run(str(path), kind, framework)
 
 
 def read_json(path: Path) -> RawRun:
@@ -68,6 +68,10 @@ def read_json(path: Path) -> RawRun:
         found: object = json.loads(path.read_text(encoding="utf-8-sig"))
     except (ValueError, UnicodeError) as error:
         raise StudyError(f"{path}: not readable as JSON ({error})") from error
+    except RecursionError as error:
+        raise StudyError(
+            f"{path}: not readable as JSON (its values are nested deeper than any log's)"
+        ) from error
     facts: dict[str, object] = {}
     kind, framework = "JSON history", ""
     merger = Merger()
@@ -90,7 +94,7 @@ def read_json(path: Path) -> RawRun:
             f"{path}: holds no history (looked for log_history, history, a list of row objects, or "
             "series by step)"
         )
-    return RawRun(str(path), kind, rows, framework, facts, merger.notes())
+    return merger.run(str(path), kind, framework, facts)
 
 
 def _with_broken(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -120,13 +124,20 @@ def add_row(merger: Merger, row: Mapping[str, Any]) -> None:
     step = step_number(values[name]) if name is not None else None
     if name is None:
         step = merger.next_row
-        merger.complain("rows have no step: the number of the row stands for it", f"row {step}")
+        merger.complain(
+            "row", "without a step (the number of the row stands for it)", f"row {step}"
+        )
     if step is None:
-        merger.complain("rows have a step that is no whole number", f"{values[str(name)]!r}")
+        merger.complain(
+            "row", "with a step that is no whole number (left out)", f"{values[str(name)]!r}"
+        )
         return
     kept = {key: one for key, one in values.items() if key != name and key not in _NOT_METRICS}
     if isinstance(row.get("non_finite"), list):
         kept["non_finite"] = row["non_finite"]
+    for key, one in kept.items():
+        if one is not None and number(one) is None and key != "non_finite":
+            merger.text(key, f"step {step}", one)
     merger.add(step, numbers(kept))
 
 

@@ -10,10 +10,19 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from sys import intern
+from types import MappingProxyType
 from typing import Any, Final, cast
+
+from kltune.diagnose.series import counted
 
 Row = Mapping[str, float]
 
+_SHOWN: Final = 40
+"""Characters of a text that is no number."""
+_DEEPEST: Final = 20
+"""Levels of nested mappings whose numbers are read; no trainer logs deeper ones."""
+
+_NO_FACTS: Final[Mapping[str, object]] = MappingProxyType({})
 _WORDS: Final = {
     "nan": math.nan,
     "inf": math.inf,
@@ -52,6 +61,10 @@ class RawRun:
     facts: Mapping[str, object] = field(default_factory=dict[str, object])
     """Settings of the run by the names that its framework gives them, nested ones joined by ``/``."""
     notes: tuple[str, ...] = ()
+    restart: str = ""
+    """How many rows a restart logged again, for people; empty: none."""
+    texts: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What was logged under a name and is no number, the first of each: where it was and what it was."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -68,23 +81,70 @@ class Merger:
         self._last = -1
         self._backwards: list[tuple[int, int]] = []
         self._repeated: set[int] = set()
-        self._complaints: Counter[str] = Counter()
+        self._again: set[int] = set()
+        self._complaints: Counter[tuple[str, str]] = Counter()
         self._examples: dict[str, str] = {}
+        self._texts: dict[str, str] = {}
 
     def add(self, step: int, values: Mapping[str, float]) -> None:
         """Add what was logged at ``step``."""
         held = self._by_step.setdefault(step, {})
+        is_again = any(name in held for name in values)
         if step < self._last:
             self._backwards.append((self._last, step))
-        elif any(name in held for name in values):
+        elif is_again:
             self._repeated.add(step)
+        if is_again and self._backwards:
+            self._again.add(step)
         self._last = step
         held.update(values)
 
-    def complain(self, what: str, example: str) -> None:
-        """Count something that could not be read; the first ``example`` is shown."""
-        self._complaints[what] += 1
+    def complain(self, noun: str, what: str, example: str) -> None:
+        """Count something that could not be read: ``row``, ``without a step``; the first ``example`` is shown."""
+        self._complaints[noun, what] += 1
         self._examples.setdefault(what, example)
+
+    def text(self, name: str, where: str, found: object) -> None:
+        """Remember that what was logged under ``name`` is no number; the first of each name is kept."""
+        if name not in self._texts:
+            shown = repr(found)
+            self._texts[name] = f"{where}: {shown[:_SHOWN]}{'...' if len(shown) > _SHOWN else ''}"
+
+    @property
+    def texts(self) -> Mapping[str, str]:
+        """What is no number, by name."""
+        return self._texts
+
+    @property
+    def restart(self) -> str:
+        """How many rows a restart logged again, for people; empty: none."""
+        if not self._again:
+            return ""
+        last, step = self._backwards[0]
+        was = "was" if len(self._again) == 1 else "were"
+        return (
+            f"{counted(len(self._again), 'step')} {was} logged again after a restart (from {last} back to {step}): only what "
+            "was logged last is judged"
+        )
+
+    def run(
+        self,
+        path: str,
+        kind: str,
+        framework: str = "",
+        facts: Mapping[str, object] = _NO_FACTS,
+    ) -> RawRun:
+        """All that was collected, as one run."""
+        return RawRun(
+            path=path,
+            kind=kind,
+            rows=self.rows(),
+            framework=framework,
+            facts=facts,
+            notes=self.notes(),
+            restart=self.restart,
+            texts=self.texts,
+        )
 
     @property
     def next_row(self) -> int:
@@ -98,19 +158,21 @@ class Merger:
     def notes(self) -> tuple[str, ...]:
         """What the reader has to say."""
         said = [
-            f"{count} {what}, e.g. {self._examples[what]}"
-            for what, count in self._complaints.items()
+            f"{counted(count, noun)} {what}, e.g. {self._examples[what]}"
+            for (noun, what), count in self._complaints.items()
         ]
         if self._backwards:
             last, step = self._backwards[0]
             times = len(self._backwards)
-            more = f", {times} times in all" if times > 1 else ""
+            more = f" ({counted(times, 'time')} in all)" if times > 1 else ""
             said.append(
                 f"the steps go back from {last} to {step}{more}: they were put in order, and the later row of a step counts"
             )
         if self._repeated:
+            was = "was" if len(self._repeated) == 1 else "were"
             said.append(
-                f"{len(self._repeated)} steps were logged more than once (first {min(self._repeated)}): the later value of a name counts"
+                f"{counted(len(self._repeated), 'step')} {was} logged more than once (first {min(self._repeated)}): "
+                "the later value of a name counts"
             )
         return tuple(said)
 
@@ -157,13 +219,14 @@ def step_name(names: Collection[str]) -> str | None:
     return next((by_lower[name] for name in STEP_NAMES if name in by_lower), None)
 
 
-def flat(obj: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Join the keys of nested mappings by ``/``; lists stay as they are."""
+def flat(obj: Mapping[str, Any], prefix: str = "", level: int = 1) -> dict[str, Any]:
+    """Join the keys of nested mappings by ``/``; lists stay as they are, what is nested absurdly deep is left out."""
     found: dict[str, Any] = {}
     for key, value in obj.items():
         name = f"{prefix}{key}"
         if isinstance(value, Mapping):
-            found |= flat(cast("Mapping[str, Any]", value), f"{name}/")
+            if level < _DEEPEST:
+                found |= flat(cast("Mapping[str, Any]", value), f"{name}/", level + 1)
         else:
             found[name] = value
     return found

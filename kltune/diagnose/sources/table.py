@@ -34,10 +34,7 @@ def read_table(path: Path) -> list[RawRun]:
     kind = "Weights & Biases export" if is_export else "CSV table"
     # An export shows its runs under their own names, so that --run can pick one.
     found = [
-        RawRun(
-            f"{path} ({name})" if name else str(path), kind, merger.rows(), "", {}, merger.notes()
-        )
-        for name, merger in runs.items()
+        merger.run(f"{path} ({name})" if name else str(path), kind) for name, merger in runs.items()
     ]
     found = [run for run in found if run.rows]
     if not found:
@@ -101,6 +98,8 @@ def _fill(
                     f"{path}: row {row_number}, {header[index]}: {cells[index]!r} has a decimal comma; "
                     "export the table with points in numbers"
                 )
+            else:
+                runs[run].text(metric, f"row {row_number}", cells[index])
         _add(runs, by_run, step, row_number, is_numbered=step_index is None)
     return runs
 
@@ -118,12 +117,12 @@ def _add(
             continue
         if step is None:
             runs[run].complain(
-                "rows have no whole number as step and were left out", f"row {row_number}"
+                "row", "without a whole number as step (left out)", f"row {row_number}"
             )
             continue
         if is_numbered:
             runs[run].complain(
-                "rows have no step: the number of the row stands for it", f"row {row_number}"
+                "row", "without a step (the number of the row stands for it)", f"row {row_number}"
             )
         runs[run].add(step, values)
 

@@ -237,6 +237,8 @@ class Soundness:
     masks: MaskFacts
     memory: MemoryFacts
     scoring: ScoringFacts
+    unread_weights: tuple[str, ...] = ()
+    """Weights of the model's files that its config has no place for."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,6 +92,7 @@ def look(
             masks=mask_facts(bank, drawn, found, (step, stepped.metrics.values["tokens/step"])),
             memory=memory_facts(bank, moved, slots, stepped.peak),
             scoring=start.scoring,
+            unread_weights=bank.parts.loaded.unread_weights,
         )
 
 

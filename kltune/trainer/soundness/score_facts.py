@@ -32,6 +32,13 @@ class ScorerFacts:
     """Largest difference between two calls."""
     seconds_per_call: float | None
     """Of one call on all the samples."""
+    raised: bool = False
+    """Whether the fault is an exception of the scorer's own, and no wrong result."""
+    order_gap: float | None = None
+    """Largest difference of a score where the list came in reverse and longer, while the same list gave the same
+    scores; 0 where there was none, none where calls don't repeat at all."""
+    largest: float | None = None
+    """Absolute value of a score."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +56,10 @@ class ScorePair:
     """Over all; none where one does not vary."""
     group_correlation: float | None
     """Of the deviations from each prompt's mean: what training can see."""
+    rank_correlation: float | None = None
+    """Spearman's, ties at their mean rank: 1 where both put all completions in one order."""
+    distinct: int = 0
+    """Different scores of whichever has fewer."""
 
 
 @dataclass(frozen=True, slots=True)

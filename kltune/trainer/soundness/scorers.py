@@ -10,6 +10,7 @@ from time import perf_counter
 
 from kltune.errors import TrialFault
 from kltune.tasks.protocol import Sample, Scorer
+from kltune.tasks.scorers import ScorerError
 from kltune.trainer.score import score_samples
 from kltune.trainer.soundness.score_facts import ScorePair, ScorerFacts, ScoringFacts
 
@@ -24,7 +25,11 @@ class _Scored:
 def scoring_facts(
     samples: Sequence[Sample], group_size: int, proxy: Scorer, golds: Mapping[str, Scorer]
 ) -> ScoringFacts:
-    """``samples``: whole groups, one after another. ``golds`` by field, ``task.gold`` first; each scorer is called twice."""
+    """``samples``: whole groups, one after another. ``golds`` by field, ``task.gold`` first.
+
+    Each scorer is called twice, the second time with the list reversed and its first group added, and a third time
+    where that made a difference.
+    """
     judged = _score("task.proxy", proxy, samples, group_size, may_skip=True)
     others = [_score(field, g, samples, group_size, may_skip=False) for field, g in golds.items()]
     pairs = [
@@ -43,16 +48,21 @@ def _score(
         start = perf_counter()
         first = score_samples(scorer, samples, slot=-1, may_skip=may_skip)
         seconds = perf_counter() - start
-        second = score_samples(scorer, samples, slot=-1, may_skip=may_skip)
+        again = [*reversed(samples), *samples[:group_size]]
+        other = score_samples(scorer, again, slot=-1, may_skip=may_skip)[: len(samples)][::-1]
+        is_same = all(map(_same, first, other))
+        # What the order makes is told from noise by the very same list.
+        second = first if is_same else score_samples(scorer, samples, slot=-1, may_skip=may_skip)
     except TrialFault as fault:
         nothing = ScorerFacts(
             field, name, len(samples), 0.0, str(fault),
-            None, None, None, None, None, None, None, None,
+            None, None, None, None, None, None, None, None, raised=_raised(fault),
         )  # fmt: skip
         return _Scored(nothing, None)
     known = [value for value in first if not math.isnan(value)]
     groups = [_known(first[i : i + group_size]) for i in range(0, len(first), group_size)]
     wide = [group for group in groups if len(group) > 1]
+    repeats = all(map(_same, first, second))
     facts = ScorerFacts(
         field=field,
         name=name,
@@ -64,9 +74,11 @@ def _score(
         group_std=fmean(map(stdev, wide)) if wide else None,
         constant_group_frac=fmean(len(set(group)) == 1 for group in wide) if wide else None,
         distinct=len(set(known)),
-        repeats=all(map(_same, first, second)),
+        repeats=repeats,
         repeat_gap=_largest_gap(first, second),
         seconds_per_call=seconds,
+        order_gap=_largest_gap(first, other) if repeats else None,
+        largest=max(map(abs, known)),
     )
     return _Scored(facts, tuple(first))
 
@@ -89,6 +101,8 @@ def _pair(
         identical_frac=fmean(a == b for _, a, b in both) if both else 0.0,
         correlation=_correlation(ones, others),
         group_correlation=_correlation(_centred(ones, groups), _centred(others, groups)),
+        rank_correlation=_correlation(_ranks(ones), _ranks(others)),
+        distinct=min(len(set(ones)), len(set(others))),
     )
 
 
@@ -114,6 +128,19 @@ def _correlation(ones: Sequence[float], others: Sequence[float]) -> float | None
     if size == 0:
         return None
     return math.fsum(x * y for x, y in zip(a, b, strict=True)) / size
+
+
+def _ranks(values: Sequence[float]) -> list[float]:
+    """From 0, equal values at the mean of their places."""
+    places: dict[float, list[int]] = {}
+    for place, value in enumerate(sorted(values)):
+        places.setdefault(value, []).append(place)
+    return [fmean(places[value]) for value in values]
+
+
+def _raised(fault: TrialFault) -> bool:
+    """Whether the scorer raised; what it returned is not at fault then."""
+    return fault.__cause__ is not None and type(fault.__cause__) is not ScorerError
 
 
 def _known(scores: Sequence[float]) -> list[float]:

@@ -57,6 +57,15 @@ class TokenFacts:
     special_id_conflicts: tuple[str, ...]
     """Beginning, end and padding ids that tokenizer and model config both name, and not alike:
     ``eos_token_id: tokenizer 1, model 2``. Common, and harmless where both are stop ids."""
+    relabelled_nll_std: float = 0.0
+    """Standard deviation of the surprise at the prompts over the relabellings, nats per token."""
+    template_copies: int | None = None
+    """How often the template writes what the user says; 0: not at all, or not as it was said. None without one."""
+    template_tells_apart: bool = True
+    """Whether the template writes two different messages differently."""
+    same_ids: int = 0
+    """Select prompts that encode to the ids of a train prompt, though their words are others."""
+    num_select: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,3 +91,7 @@ class StopFacts:
     """Share of the drawn completions that a stop token ended."""
     pad_is_special: bool = True
     """Whether the tokenizer counts the pad id among its special tokens; else it is a word that any text may hold."""
+    prompts_ended_frac: float = 0.0
+    """Share of encoded prompts whose last token is a stop token: to the model the text is over."""
+    tokenizer_ends_texts: bool = False
+    """Whether it is the tokenizer that ends every text so; else prompts or the template write it."""

@@ -16,6 +16,7 @@ from kltune.spec.model import ModelSpec
 from kltune.tasks.protocol import Prompt, Scorer
 from kltune.trainer.bank import Bank
 from kltune.trainer.data import EncodedPrompts, TaskData, spread_evenly
+from kltune.trainer.encode import chat_text
 from kltune.trainer.logprobs import Logprobs
 from kltune.trainer.model import LoadedModel
 from kltune.trainer.reduce import token_mean
@@ -29,10 +30,16 @@ NUM_READ = 8
 """Prompts that the model reads."""
 
 NUM_NOISES = 4
-"""Relabellings of the vocabulary that the real one is held against."""
+"""Relabellings of the vocabulary that the real one is held against, by the answers."""
+
+NUM_NOISES_READ = 8
+"""The same by the surprise at the prompts, which costs no completions; their spread is the noise of it."""
 
 _MARK = "kltune-sentinel"
 """Stands for a user's message in a template."""
+
+_MARKS = (_MARK, "another-of-kltune")
+"""Two that differ from the first letter on."""
 
 _SPECIAL = ("bos_token_id", "eos_token_id", "pad_token_id")
 
@@ -45,10 +52,11 @@ def token_facts(bank: Bank, model: ModelSpec, drawn: Drawn, found: Logprobs) -> 
     uses_template = model.chat != "never" and getattr(tokenizer, "chat_template", None) is not None
     runs = [_leading(row, tokenizer.bos_token_id) for row in rows]
     openings = _openings(tokenizer, model, rows) if uses_template else []
+    written = [chat_text(tokenizer, mark, model.system) for mark in _MARKS] if uses_template else []
     bos = tokenizer.bos_token_id
     read = _read(data.train)
     noise = _noise_entropies(bank, read)
-    noise_nlls = [_nll(bank, _relabelled(loaded, read, seed)) for seed in range(NUM_NOISES)]
+    noise_nlls = [_nll(bank, _relabelled(loaded, read, seed)) for seed in range(NUM_NOISES_READ)]
     trunk = _trunk(data.proxy)
     return TokenFacts(
         num_prompts=len(rows),
@@ -70,7 +78,7 @@ def token_facts(bank: Bank, model: ModelSpec, drawn: Drawn, found: Logprobs) -> 
             _squeezed(prompt.text) in _squeezed(tokenizer.decode(list(row)))
             for prompt, row in zip(prompts, rows, strict=True)
         ),
-        unknown_frac=_share(i == tokenizer.unk_token_id for row in rows for i in row),
+        unknown_frac=_share(i == _unknown_id(tokenizer) for row in rows for i in row),
         round_trip_frac=_share(
             _comes_back(tokenizer, sample.token_ids, loaded.stop_ids) for sample in drawn.samples
         ),
@@ -79,6 +87,11 @@ def token_facts(bank: Bank, model: ModelSpec, drawn: Drawn, found: Logprobs) -> 
         answer_entropy_token=_entropy(found, drawn),
         relabelled_entropy_token=fmean(noise),
         special_id_conflicts=_conflicts(tokenizer, loaded.model.config),
+        relabelled_nll_std=float(np.std(noise_nlls, ddof=1)),
+        template_copies=written[0].casefold().count(_MARK) if written else None,
+        template_tells_apart=len(set(written)) == len(written),
+        same_ids=data.same_ids(),
+        num_select=len(data.select),
     )
 
 
@@ -119,6 +132,8 @@ def stop_facts(bank: Bank, drawn: Drawn) -> StopFacts:
         stray_stop_ids=tuple(sorted(set(loaded.stop_ids) - named)),
         ended_frac=_share(sample.ended for sample in drawn.samples),
         pad_is_special=loaded.pad_id in tokenizer.all_special_ids,
+        prompts_ended_frac=_share(row[-1] in loaded.stop_ids for row in rows),
+        tokenizer_ends_texts=any(i in loaded.stop_ids for i in tokenizer.encode("a")[-1:]),
     )
 
 
@@ -146,10 +161,7 @@ def _leading(row: Sequence[int], wanted: int | None) -> int:
 
 def _openings(tokenizer: Any, model: ModelSpec, rows: Sequence[Sequence[int]]) -> list[int]:
     """How often each prompt went through the template: the marker before the user's message is counted."""
-    messages = [{"role": "user", "content": _MARK}]
-    if model.system is not None:
-        messages.insert(0, {"role": "system", "content": model.system})
-    text: str = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
+    text = chat_text(tokenizer, _MARK, model.system)
     before = text.partition(_MARK)[0]
     # From the last special token on, since a default system message may come before; some templates have none.
     start = max((before.rfind(token) for token in tokenizer.all_special_tokens), default=-1)
@@ -158,6 +170,12 @@ def _openings(tokenizer: Any, model: ModelSpec, rows: Sequence[Sequence[int]]) -
         return []
     once = text.count(marker)
     return [tokenizer.decode(list(row)).count(marker) - once + 1 for row in rows]
+
+
+def _unknown_id(tokenizer: Any) -> int | None:
+    """None where unknown text is given the id of beginning or end, which a prompt may well hold."""
+    unknown: int | None = tokenizer.unk_token_id
+    return None if unknown in (tokenizer.bos_token_id, tokenizer.eos_token_id) else unknown
 
 
 def _comes_back(tokenizer: Any, ids: Sequence[int], stop_ids: Sequence[int]) -> bool:

@@ -36,7 +36,7 @@ def test_verls_lines_are_found_among_other_output(tmp_path: Path) -> None:
 
 def test_a_part_that_a_crash_cut_short_is_said(tmp_path: Path) -> None:
     raw = read_console(_write(tmp_path, "step:1 - a/kl_loss:0.1 - a/b\nstep:2 - a/kl_loss:0.2\n"))
-    assert "1 parts of lines could not be read, e.g. 'a/b'" in raw.notes
+    assert "1 part of lines that could not be read, e.g. 'a/b'" in raw.notes
 
 
 def test_a_negative_number_and_a_range_in_a_name_are_no_separator(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ def test_a_line_that_a_crash_cut_short_is_counted_and_the_others_survive(tmp_pat
     )
     raw = read_lines(path)
     assert [step for step, _ in raw.rows] == [1, 2]
-    assert raw.notes == ("1 lines could not be read and were left out, e.g. line 3",)
+    assert raw.notes == ("1 line that could not be read (left out), e.g. line 3",)
 
 
 def test_a_byte_order_mark_and_words_for_numbers_are_taken(tmp_path: Path) -> None:
@@ -51,7 +51,7 @@ def test_a_step_that_is_no_whole_number_is_left_out_and_said(tmp_path: Path) -> 
         _write(tmp_path / "a.jsonl", '{"step": 1.5, "kl": 9}\n{"step": 2, "kl": 0.2}\n')
     )
     assert raw.rows == ((2, {"kl": 0.2}),)
-    assert "1 rows have a step that is no whole number" in raw.notes[0]
+    assert "1 row with a step that is no whole number" in raw.notes[0]
 
 
 def test_lines_without_any_object_are_refused(tmp_path: Path) -> None:
@@ -119,3 +119,20 @@ def test_a_hundred_thousand_lines_are_read_one_by_one(tmp_path: Path) -> None:
     with path.open("w", encoding="utf-8") as file:
         file.writelines(f'{{"step": {i}, "kl": 0.1}}\n' for i in range(100_000))
     assert len(read_lines(path).rows) == 100_000
+
+
+def test_nesting_deeper_than_any_log_is_a_message(tmp_path: Path) -> None:
+    deep = 100_000
+    with pytest.raises(StudyError, match="nested deeper than any log"):
+        read_json(_write(tmp_path / "a.json", "[" * deep + "]" * deep))
+
+
+def test_a_row_nested_absurdly_deep_does_no_harm_to_its_other_numbers(tmp_path: Path) -> None:
+    nested = '{"a": ' * 150 + "1" + "}" * 150
+    path = _write(tmp_path / "a.jsonl", f'{{"step": 1, "kl": 0.1, "b": {nested}}}\n')
+    assert read_lines(path).rows == ((1, {"kl": 0.1}),)
+
+
+def test_what_is_no_number_is_remembered_by_its_name(tmp_path: Path) -> None:
+    text = '{"step": 1, "kl": "hello", "loss": 1, "other": null}\n{"step": 2, "kl": [1]}\n'
+    assert read_lines(_write(tmp_path / "a.jsonl", text)).texts == {"kl": "step 1: 'hello'"}

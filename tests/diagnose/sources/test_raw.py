@@ -57,7 +57,7 @@ def test_the_later_value_of_a_name_at_a_step_wins() -> None:
     merger.add(1, {"kl": 0.1, "loss": 1.0})
     merger.add(1, {"kl": 0.2})
     assert merger.rows() == ((1, {"kl": 0.2, "loss": 1.0}),)
-    assert "1 steps were logged more than once" in merger.notes()[0]
+    assert "1 step was logged more than once" in merger.notes()[0]
 
 
 def test_a_resumed_run_is_put_in_order_and_said() -> None:
@@ -83,3 +83,26 @@ def test_what_kltune_wrote_as_null_is_a_number_that_is_none() -> None:
     row = numbers({"kl": None, "loss": 1.0, "text": "x", "other": None, "non_finite": ["kl"]})
     assert math.isnan(row.pop("kl"))
     assert row == {"loss": 1.0}
+
+
+def test_steps_that_a_restart_logged_again_are_counted() -> None:
+    merger = Merger()
+    for step in (*range(1, 11), *range(6, 13)):
+        merger.add(step, {"kl": 0.1})
+    assert merger.restart.startswith(
+        "5 steps were logged again after a restart (from 10 back to 6)"
+    )
+    assert merger.run("x", "test").restart == merger.restart
+
+
+def test_a_step_that_is_logged_twice_is_no_restart() -> None:
+    merger = Merger()
+    for step in (1, 1, 2):
+        merger.add(step, {"kl": 0.1})
+    assert merger.restart == ""
+
+
+def test_a_long_text_is_shown_in_part() -> None:
+    merger = Merger()
+    merger.text("kl", "row 1", "x" * 500)
+    assert len(merger.texts["kl"]) < 60

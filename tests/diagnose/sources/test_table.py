@@ -67,3 +67,8 @@ def test_a_table_without_names_or_numbers_is_refused(tmp_path: Path, text: str) 
 def test_a_row_with_fewer_cells_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
     (raw,) = read_table(_write(tmp_path, "step,kl,reward\n1,0.1,1\n2,0.2\n"))
     assert raw.rows[1] == (2, {"kl": 0.2})
+
+
+def test_a_column_of_words_is_remembered_by_its_name(tmp_path: Path) -> None:
+    (raw,) = read_table(_write(tmp_path, "step,kl,reward\n1,hello,0.1\n2,world,0.2\n"))
+    assert raw.texts == {"kl": "row 1: 'hello'"}

@@ -10,6 +10,7 @@ from itertools import count
 import pytest
 
 from kltune.tasks.protocol import Prompt, Sample
+from kltune.tasks.scorers import function_scorer
 from kltune.trainer.soundness.score_facts import ScoringFacts
 from kltune.trainer.soundness.scorers import scoring_facts
 
@@ -133,3 +134,67 @@ def test_every_gold_is_paired_with_the_proxy() -> None:
     facts = scoring_facts(SAMPLES, 4, By(float), golds)
     assert [pair.gold for pair in facts.pairs] == list(golds)
     assert [gold.field for gold in facts.golds] == list(golds)
+
+
+@dataclass(frozen=True)
+class OfList:
+    """A scorer that looks at the whole list."""
+
+    rule: Callable[[list[float]], list[float]]
+    name: str = "list"
+
+    def __call__(self, samples: Sequence[Sample]) -> list[float]:
+        return self.rule([float(sample.text.split()[1]) for sample in samples])
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        lambda values: [v + 0.01 * place for place, v in enumerate(values)],
+        lambda values: [v - sum(values) / len(values) for v in values],
+        lambda values: [float(sorted(values).index(v)) for v in values],
+    ],
+    ids=["place", "mean of the list", "rank in the list"],
+)
+def test_scores_that_hang_on_place_or_neighbours_are_no_noise(
+    rule: Callable[[list[float]], list[float]],
+) -> None:
+    facts = scoring_facts(SAMPLES, 4, OfList(rule), {"task.gold": By(float)}).proxy
+    assert facts.repeats is True
+    assert facts.order_gap is not None
+    assert facts.order_gap > 0
+
+
+def test_a_score_of_its_own_has_no_order_and_noise_can_t_tell() -> None:
+    assert facts_of(float).proxy.order_gap == 0
+    assert facts_of(lambda i: None if i % 8 == 0 else float(i)).proxy.order_gap == 0
+    calls = count()
+    assert facts_of(lambda i: float(i + next(calls))).proxy.order_gap is None
+
+
+def test_a_curve_of_the_proxy_has_its_ranks() -> None:
+    (pair,) = facts_of(lambda i: float(i // 3), lambda i: float(i // 3) ** 5).pairs
+    assert pair.rank_correlation == pytest.approx(1, abs=1e-12)
+    assert pair.correlation is not None
+    assert pair.correlation < 0.99
+    assert pair.distinct == 11
+    (other,) = facts_of(lambda i: float(i // 3), lambda i: float((i * 7) % 32)).pairs
+    assert other.rank_correlation is not None
+    assert abs(other.rank_correlation) < 0.5
+
+
+def test_an_exception_is_told_from_a_wrong_result() -> None:
+    assert facts_of(lambda i: 1 / (i - 3)).proxy.raised
+    assert not facts_of(lambda i: math.inf if i == 9 else 1.0).proxy.raised
+
+    def strange(completions: list[str], **_: object) -> list[object]:
+        return [object() for _ in completions]
+
+    scorer = function_scorer("strange", strange)
+    facts = scoring_facts(SAMPLES, 4, scorer, {"task.gold": By(float)})
+    assert facts.proxy.fault is not None
+    assert not facts.proxy.raised
+
+
+def test_the_largest_score_is_by_size() -> None:
+    assert facts_of(lambda i: -2.0 * i).proxy.largest == 62

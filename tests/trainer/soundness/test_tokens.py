@@ -265,3 +265,47 @@ def test_a_stop_id_that_the_sampler_runs_past_shows() -> None:
     facts = stops_of(bank)
     assert facts.missing_stop_ids == (9,)
     assert facts.stray_stop_ids == (4,)
+
+
+@pytest.mark.parametrize(
+    ("template", "copies", "tells_apart"),
+    [
+        ("{% for m in messages %}w5{% endfor %}", 0, False),
+        ("{% for m in messages %}{{ m['content'][:4] }}{% endfor %}", 0, True),
+        ("{% for m in messages %}{{ m['content'] }}{% endfor %}", 1, True),
+        ("{% for m in messages %}{{ m['content'] | upper }}{% endfor %}", 1, True),
+        ("{% for m in messages %}{{ m['content'] }} {{ m['content'] }}{% endfor %}", 2, True),
+    ],
+)
+def test_what_a_template_makes_of_the_users_words_shows(
+    template: str, copies: int, tells_apart: bool
+) -> None:
+    tokenizer = tiny.tokenizer()
+    tokenizer.chat_template = template
+    facts = tokens_of(bank_with(tokenizer, CHAT), CHAT)
+    assert (facts.template_copies, facts.template_tells_apart) == (copies, tells_apart)
+    if not tells_apart:
+        assert facts.same_ids == facts.num_select == 4
+    assert tokens_of(bank_with(tiny.tokenizer())).template_copies is None
+
+
+def test_a_tokenizer_that_ends_every_prompt_shows() -> None:
+    tokenizer = tiny.tokenizer()
+    assert stops_of(bank_with(tokenizer)).prompts_ended_frac == 0
+    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
+        single="$A <eos>", special_tokens=[("<eos>", 1)]
+    )
+    facts = stops_of(bank_with(tokenizer))
+    assert (facts.prompts_ended_frac, facts.tokenizer_ends_texts) == (1, True)
+    facts = stops_of(bank_with(tiny.tokenizer(), text="{} <eos>"))
+    assert (facts.prompts_ended_frac, facts.tokenizer_ends_texts) == (1, False)
+
+
+def test_an_unknown_token_that_is_an_end_too_is_not_counted() -> None:
+    tokenizer = tiny.tokenizer()
+    tokenizer.unk_token = "<eos>"
+    assert tokens_of(bank_with(tokenizer, text="{} <eos>")).unknown_frac == 0
+
+
+def test_the_noise_of_the_surprise_is_measured() -> None:
+    assert tokens_of(bank_with(tiny.tokenizer())).relabelled_nll_std > 0
