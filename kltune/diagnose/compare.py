@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from kltune.diagnose.facts import ENDED_BY
 from kltune.diagnose.parting import Parting, Points, parting
 from kltune.diagnose.rule import QUANTITY_WORDS
 from kltune.diagnose.runlog import RunLog
@@ -167,7 +168,7 @@ def _unit(run: RunLog, quantity: Quantity) -> str:
 
 
 def _facts(a: RunLog, b: RunLog) -> tuple[tuple[str, str, str], ...]:
-    names = sorted({*a.facts, *b.facts})
+    names = sorted({*a.facts, *b.facts} - {ENDED_BY})
     return tuple(
         (name, _fact(a, name), _fact(b, name))
         for name in names

@@ -8,6 +8,9 @@ from typing import Final
 
 from kltune.diagnose.sources.raw import number
 
+ENDED_BY: Final = "ended_by"
+"""Why a kltune trial ended: an outcome, no setting."""
+
 _NAMES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "beta": (
@@ -55,6 +58,7 @@ _NAMES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "beta_unit": ("beta_unit",),
         "sigma_r": ("sigma_r",),
         "seed": ("seed",),
+        ENDED_BY: (ENDED_BY,),
     }
 )
 LOSS_MODE: Final = "actor_rollout_ref/actor/loss_agg_mode"

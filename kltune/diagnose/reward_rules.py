@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from statistics import fmean
 
+from kltune.diagnose.facts import ENDED_BY
 from kltune.diagnose.fall_rules import goes_up_and_down
 from kltune.diagnose.kl_rules import GONE, both_units, kl_of
 from kltune.diagnose.price import coefficient, lacks_price, yardstick
@@ -28,6 +29,7 @@ from kltune.diagnose.series import (
 from kltune.grade import Grade
 from kltune.symptoms.curve import Quantity
 from kltune.symptoms.gold import logged_gold_drop
+from kltune.symptoms.symptom import SymptomKind
 
 _CHANCE = 0.01
 """Of a finding where there is nothing, over all checkpoints together."""
@@ -62,7 +64,8 @@ def over_optimised(run: RunLog) -> Sign | None:
     # Twice in a row, as the guard asks: one bad evaluation is no fall.
     is_clear = all(peak[2] - window[2] > limit for window in (means[-1], means[-1 - width]))
     is_few = not errors and len(gold) < 8
-    if not is_clear and not (is_few and logged_gold_drop(run.curve)):
+    is_guarded = run.facts.get(ENDED_BY) == SymptomKind.GOLD_DROP
+    if not is_clear and not is_guarded and not (is_few and logged_gold_drop(run.curve)):
         return None
     risen = _proxy_change(run, peak, end)
     detail = (
@@ -70,7 +73,9 @@ def over_optimised(run: RunLog) -> Sign | None:
         f"(standard error {shown(error)}, {'from the log' if errors else 'from the changes between steps'})"
     )
     numbers = {"peak_gold": peak[2], "peak_step": peak[1], "end_gold": end[2], "drop_se": error}
-    if not is_clear:
+    if not is_clear and is_guarded:
+        detail += "; within chance so, but prompt by prompt the trial's own guard saw it and ended the trial"
+    elif not is_clear:
         detail += "; within chance, but it fell twice in a row"
     if risen is None:
         detail += "; the log holds no proxy to hold it against"

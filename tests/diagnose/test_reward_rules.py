@@ -165,3 +165,16 @@ def test_without_gold_nothing_tells_progress_even_where_the_reward_is_flat() -> 
     found = diagnose(run_log(values))
     assert title not in found.passed
     assert title in {one for _, one in found.untold}
+
+
+def test_a_drop_that_the_trials_own_guard_saw_prompt_by_prompt_is_believed() -> None:
+    values = {
+        Quantity.GOLD: (0.2, 0.9, 0.8, 0.7, 0.75),
+        Quantity.GOLD_SE: (0.1,) * 5,
+        Quantity.PROXY: (0.1, 0.2, 0.3, 0.4, 0.5),
+        Quantity.KL_TOKEN: (0.0, 0.1, 0.2, 0.3, 0.4),
+    }
+    assert over_optimised(run_log(values)) is None
+    sign = over_optimised(run_log(values, facts={"ended_by": "gold_drop"}))
+    assert sign is not None
+    assert "prompt by prompt the trial's own guard saw it" in sign.detail

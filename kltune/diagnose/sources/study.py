@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from kltune.diagnose.facts import ENDED_BY
 from kltune.diagnose.sources.raw import RawRun, numbers
 from kltune.errors import StudyError
 from kltune.metrics.jsonl import read_json
@@ -70,10 +71,12 @@ def _raw(record: TrialRecord, study: Mapping[str, object]) -> RawRun:
         "kl_unit": config.get("kl_unit"),
         "beta_unit": config.get("beta_unit"),
     }
+    outcome = record.outcome
+    if outcome is not None:
+        facts[ENDED_BY] = outcome.verdict.reason.value
     run = RawRun(
         str(record.folder), "kltune trial", tuple(sorted(by_step.items())), "kltune", facts
     )
-    outcome = record.outcome
     if outcome is None:
         return run
     return replace(run, notes=(f"how the trial ended: {outcome.verdict.detail}",))
