@@ -174,7 +174,7 @@ def test_a_drop_that_the_trials_own_guard_saw_prompt_by_prompt_is_believed() -> 
         Quantity.PROXY: (0.1, 0.2, 0.3, 0.4, 0.5),
         Quantity.KL_TOKEN: (0.0, 0.1, 0.2, 0.3, 0.4),
     }
-    assert over_optimised(run_log(values)) is None
-    sign = over_optimised(run_log(values, facts={"ended_by": "gold_drop"}))
+    assert reward_rules.over_optimised(run_log(values)) is None
+    sign = reward_rules.over_optimised(run_log(values, facts={"ended_by": "gold_drop"}))
     assert sign is not None
     assert "prompt by prompt the trial's own guard saw it" in sign.detail
