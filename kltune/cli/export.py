@@ -30,7 +30,7 @@ def command(
     ] = None,
     framework: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="For a tripwire: trl (default), verl, openrlhf."),
+        typer.Option(metavar="NAME", help="For a tripwire: trl, verl, openrlhf (the first able)."),
     ] = None,
     batch: Annotated[
         int | None,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from kltune.export.convert import Gradient, gradient
 from kltune.export.setting import Stop, Winner
 from kltune.export.target import Target
@@ -27,6 +29,8 @@ _DENSE = frozenset(
 )
 """Taken over the vocabulary; other trainers have the sampled token's alone."""
 
+NOT_SET: Final = "learning rate and number of steps are the study's and are not set: they belong to its model and batch"
+
 
 def heading(winner: Winner, target: Target) -> tuple[str, ...]:
     """The first lines of every exported file: what it is, what it is worth, when to stop."""
@@ -48,7 +52,7 @@ def outlook(winner: Winner, target: Target) -> tuple[str, ...]:
     if winner.gold is not None:
         lines.append(f"expected gold: {gold_words(winner)}")
     if winner.stop is not None:
-        lines.append(f"stop: {stop_words(winner)}")
+        lines.append(f"stop: {stop_words(winner, target.mean_tokens)}")
     limit = limit_of(winner)
     if limit is not None:
         token, seq = winner.both_units(limit, target.mean_tokens)
@@ -85,8 +89,8 @@ def gold_words(winner: Winner) -> str:
     return f"{words}; {gold.basis}"
 
 
-def stop_words(winner: Winner) -> str:
-    """The window in the study's steps and the KL to stop at."""
+def stop_words(winner: Winner, mean_tokens: float) -> str:
+    """The window in the study's steps, and the KL to stop at for completions of this mean length."""
     stop = winner.stop
     assert stop is not None, "asked before"
     where = (
@@ -94,10 +98,11 @@ def stop_words(winner: Winner) -> str:
         if stop.first_step == stop.last_step
         else f"between steps {stop.first_step} and {stop.last_step}"
     )
+    token, seq = stop.kl(winner.kl_unit, mean_tokens)
     words = (
         f"{where} of {stop.steps_planned} (steps of {winner.trainer.rows} completions at learning rate "
-        f"{number(winner.setting.learning_rate)}), at KL {both_units(stop.kl_token, stop.kl_seq)}; elsewhere stop by "
-        "the KL, not by the step"
+        f"{number(winner.setting.learning_rate)}), at KL {both_units(token, seq)} at a mean of "
+        f"{number(mean_tokens)} tokens (kept in {KL_UNIT[winner.kl_unit]}); elsewhere stop by the KL, not by the step"
     )
     return f"{words}; {stop.ended_by}" if stop.ended_by else words
 
@@ -112,7 +117,7 @@ def last_step_words(stop: Stop) -> str:
 def cautions(winner: Winner, target: Target) -> list[str]:
     """What every target has to be warned of."""
     trainer, source = winner.trainer, winner.source
-    found = list(target.warnings)
+    found = [*doubt_words(winner), *target.warnings]
     if source.rivals:
         found.append(
             f"{source.rivals} other settings of the study can't be told apart from this one: its beta is one of a range"
@@ -131,10 +136,21 @@ def cautions(winner: Winner, target: Target) -> list[str]:
             "the same expected gradient with more noise"
         )
     if not target.is_studied:
-        found.append(
-            "learning rate and number of steps are the study's and are not set: they belong to its model and batch"
-        )
+        found.append(NOT_SET)
     return found
+
+
+def doubt_words(winner: Winner) -> tuple[str, ...]:
+    """What stands on top where the trial is none that a study would recommend; else nothing."""
+    source = winner.source
+    return (f"trial {source.trial} {source.doubt}",) if source.doubt else ()
+
+
+def no_kl_words(winner: Winner) -> str:
+    """Why there is no KL: only of the recommended trial was it found to be best."""
+    if winner.source.is_recommended and winner.setting.beta == 0:
+        return "the study found beta = 0 best: no KL, no reference model"
+    return f"trial {winner.source.trial} has beta = 0: no KL, no reference model"
 
 
 def _shaping_words(winner: Winner) -> str:

@@ -171,7 +171,7 @@ def held(winner: Winner, *, framework: str, why_not: str | None) -> Held:
         why_not = f"{framework} has no controller of the kind {kind.value}"
     window = winner.measured.window
     if window is None:
-        words = "the study's at the start: what it became is not on record"
+        words = "start value of the study: what it became is not on record"
     else:
         words = f"median of the study's steps {window[0]} to {window[1]}"
     text = (

@@ -11,7 +11,13 @@ from typing import Final, NoReturn
 
 from kltune.errors import SpecError
 from kltune.export import convert
-from kltune.export.cautions import cautions, heading, last_step_words, updates_per_rollout
+from kltune.export.cautions import (
+    cautions,
+    heading,
+    last_step_words,
+    no_kl_words,
+    updates_per_rollout,
+)
 from kltune.export.convert import Gradient, Held
 from kltune.export.key import Exported, Key, Value, check_known
 from kltune.export.render import yaml_text
@@ -129,7 +135,7 @@ def _advantage(winner: Winner, target: Target, warnings: list[str]) -> list[Key]
 def _kl(winner: Winner, target: Target, beta: Held) -> list[Key]:
     kind, name = convert.gradient(winner), "loss_fn.reference_policy_kl_penalty"
     if kind is Gradient.NONE:
-        return [Key(name, 0.0, "the study found beta = 0 best: no KL")]
+        return [Key(name, 0.0, no_kl_words(winner))]
     found = convert.coefficient(winner, target, beta.beta)
     keys = [Key(name, found.value, f"{found.words}; {beta.words}")]
     if _TYPED in target.keys:

@@ -11,10 +11,10 @@ from typing import Final, NoReturn
 
 from kltune.errors import SpecError
 from kltune.export import convert
-from kltune.export.cautions import cautions, heading, updates_per_rollout
+from kltune.export.cautions import cautions, heading, no_kl_words, updates_per_rollout
 from kltune.export.convert import Gradient, Held, Number
 from kltune.export.key import Exported, Key, check_known
-from kltune.export.openrlhf_flags import flag
+from kltune.export.openrlhf_flags import dynamic_batch_words, flag
 from kltune.export.render import shell_text
 from kltune.export.setting import Winner
 from kltune.export.target import Target
@@ -29,6 +29,9 @@ _ESTIMATORS: Final = {
 
 _WHOLE_BATCH: Final = (0, 10, 3)
 """First release whose token mean spans the whole update."""
+
+_DOUBTED: Final = (0, 9, 1)
+"""First release whose trainer notes that the adaptive controller is incompatible there."""
 
 
 def export_openrlhf(winner: Winner, target: Target) -> Exported:
@@ -79,7 +82,7 @@ def _kl(winner: Winner, target: Target, beta: Held, warnings: list[str]) -> list
                 target,
                 "--algo.kl.init_coef",
                 0.0,
-                "the study found beta = 0 best: no KL, no reference model",
+                no_kl_words(winner),
             )
         ]
     in_loss = kind is not Gradient.FULL
@@ -97,6 +100,7 @@ def _kl(winner: Winner, target: Target, beta: Held, warnings: list[str]) -> list
     ]
     if in_loss:
         keys.append(flag(target, "--algo.kl.use_loss", True, "the KL stands in the loss"))
+        warnings += dynamic_batch_words(target.number)
         if kind is Gradient.LOCAL and updates_per_rollout(winner) > 1:
             warnings.append(
                 "estimator k2: OpenRLHF has no importance ratio on the KL; with several updates on a rollout its "
@@ -132,6 +136,11 @@ def _paid(winner: Winner, target: Target, beta: Held, warnings: list[str]) -> Nu
 def _controller(winner: Winner, target: Target, in_loss: bool, warnings: list[str]) -> list[Key]:
     set_point, horizon = convert.target_per_token(winner, target), convert.horizon(winner, target)
     assert set_point is not None, "an adaptive beta has a target"
+    if target.number >= _DOUBTED:
+        warnings.append(
+            "OpenRLHF's source says that its adaptive controller is incompatible with its trainer (a TODO in "
+            "trainer/ppo_trainer.py), yet it calls it with the logged KL after every step: watch the coefficient"
+        )
     measure = "mean over responses of their token means of k1"
     if in_loss:
         measure = "token mean of the estimator in the loss"

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Final
 
 from kltune.export.key import Key, Value
+from kltune.export.releases import Version
 from kltune.export.target import Target
 
 _OLD: Final[Mapping[str, str]] = MappingProxyType(
@@ -39,6 +40,19 @@ _OLD: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """Names up to 0.10.1; dotted from 0.10.2 on."""
+
+_BY_STEP: Final = (0, 10, 3)
+"""First release that divides a micro-batch's KL by the tokens of its whole update (aggregate_loss)."""
+
+
+def dynamic_batch_words(number: Version) -> tuple[str, ...]:
+    """What dynamic batches do to the KL of the loss that is logged (trainer/ray/ppo_actor.py, kl_loss)."""
+    if number < _BY_STEP:
+        return ()
+    return (
+        "with --train.dynamic_batch_enable OpenRLHF logs the KL of the loss, and compares an adaptive target with it, "
+        "divided by the number of micro-batches of an update on one rank: leave that flag off, or multiply by it",
+    )
 
 
 def flag(target: Target, name: str, value: Value, comment: str, *, is_set: bool = True) -> Key:

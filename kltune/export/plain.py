@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from kltune.errors import SpecError
@@ -27,6 +28,7 @@ def plain(winner: Winner, target: Target) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         **winner.as_json(),
+        "stop": _stop(winner, target),
         "gradient": convert.gradient(winner).value,
         "converted": {
             "completions_per_step": target.batch,
@@ -49,6 +51,15 @@ def plain(winner: Winner, target: Target) -> dict[str, Any]:
         },
         "warnings": cautions(winner, target),
     }
+
+
+def _stop(winner: Winner, target: Target) -> dict[str, Any] | None:
+    """With the KL carried over to the target's mean length, as the limits are."""
+    if winner.stop is None:
+        return None
+    token, seq = winner.stop.kl(winner.kl_unit, target.mean_tokens)
+    carried = {"kl_token": token, "kl_seq": seq, "mean_tokens": target.mean_tokens}
+    return {**asdict(winner.stop), **carried}
 
 
 def _value(winner: Winner, target: Target, beta: float, *, in_loss: bool) -> float | None:

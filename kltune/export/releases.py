@@ -14,6 +14,9 @@ from kltune.errors import SpecError
 
 FRAMEWORKS: Final = ("trl", "verl", "openrlhf", "nemo-rl")
 
+_SAME_BY_MINOR: Final = ("trl",)
+"""Frameworks whose patch releases have the keys of their minor release: compared in TRL's tags 0.18.0 to 0.29.1."""
+
 Version = tuple[int, ...]
 
 
@@ -55,7 +58,7 @@ def key_list(framework: str, version: str | None) -> tuple[KeyList, str]:
     """The list that holds for a release, and a warning where that release itself was not read (else empty).
 
     No version: the newest on record. Between two lists the older one holds: a key that came later
-    is not used.
+    is not used. Where patches add no key, a list of a later patch holds before one of an older minor release.
 
     Raises:
         SpecError: a release before all lists, or no release at all.
@@ -70,13 +73,20 @@ def key_list(framework: str, version: str | None) -> tuple[KeyList, str]:
             f"--version: the keys of {framework} before {listed[0]} are not on record (got {version}); "
             f"known: {', '.join(listed)}"
         )
-    found = _read(framework, older[-1])
+    found = _read(framework, _nearest(framework, asked, listed, older))
     if number_of(found.version) == asked:
         return found, ""
     return found, (
         f"{framework} {version} itself was not read; its keys are taken to be those of {found.version} "
         f"({found.source})"
     )
+
+
+def _nearest(framework: str, asked: Version, listed: tuple[str, ...], older: list[str]) -> str:
+    """The list that holds: the last before, but for a later patch of the same minor release."""
+    if framework not in _SAME_BY_MINOR or number_of(older[-1])[:2] == asked[:2]:
+        return older[-1]
+    return next((one for one in listed if number_of(one)[:2] == asked[:2]), older[-1])
 
 
 def _files(framework: str) -> list[Traversable]:

@@ -36,6 +36,8 @@ class Source:
     """The model that it was found on."""
     lora_rank: int | None
     """None: all weights were trained."""
+    doubt: str = ""
+    """What is wrong with the trial, as words after its number; empty where nothing is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,12 @@ class Stop:
     """The same in nats per sequence."""
     ended_by: str
     """How a guard ended the trial's training; empty where none did."""
+
+    def kl(self, unit: KLUnit, mean_tokens: float) -> tuple[float, float]:
+        """KL at the peak as nats per token and per sequence of this mean length; the one in ``unit`` is kept."""
+        if unit is KLUnit.TOKEN:
+            return self.kl_token, kl_per_sequence(self.kl_token, mean_tokens)
+        return kl_per_token(self.kl_seq, mean_tokens), self.kl_seq
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import Final
 
 from kltune.errors import SpecError
 from kltune.export.releases import KeyList, Version, key_list, number_of
 from kltune.export.setting import Winner
 from kltune.trial.words import number
+
+_WITHOUT_GROUP: Final = ("ppo", "reinforce")
+"""Algorithms whose advantages compare nothing within a group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +78,7 @@ def make_target(winner: Winner, framework: str, version: str | None, given: Size
     batch = trainer.rows if given.batch is None else given.batch
     longest = trainer.max_new_tokens if given.max_new_tokens is None else given.max_new_tokens
     mean = winner.measured.mean_tokens if given.mean_tokens is None else given.mean_tokens
-    _check(batch, group, mean, longest)
+    _check(batch, group, mean, longest, trainer.algorithm)
     warnings = [doubt] if doubt else []
     if given.max_new_tokens is not None and given.mean_tokens is None:
         warnings.append(
@@ -93,17 +98,18 @@ def make_target(winner: Winner, framework: str, version: str | None, given: Size
     )
 
 
-def _check(batch: int, group: int, mean_tokens: float, max_new_tokens: int) -> None:
+def _check(batch: int, group: int, mean: float, longest: int, algorithm: str) -> None:
     problems: list[str] = []
-    if group < 2:
-        problems.append(f"--group: at least 2 completions per prompt (got {group})")
+    fewest = 1 if algorithm in _WITHOUT_GROUP else 2
+    if group < fewest:
+        problems.append(f"--group: at least {fewest} completions per prompt (got {group})")
     elif batch % group:
         problems.append(f"--batch: {batch} completions are no multiple of the group of {group}")
-    if mean_tokens <= 0:
-        problems.append(f"--mean-tokens: must be above 0 (got {mean_tokens:g})")
-    elif mean_tokens > max_new_tokens:
+    if not (math.isfinite(mean) and mean > 0):
+        problems.append(f"--mean-tokens: must be a number above 0 (got {mean:g})")
+    elif mean > longest:
         problems.append(
-            f"--mean-tokens: {mean_tokens:g} is above the limit of {max_new_tokens} tokens (--max-new-tokens)"
+            f"--mean-tokens: {mean:g} is above the limit of {longest} tokens (--max-new-tokens)"
         )
     if problems:
         raise SpecError("; ".join(problems))

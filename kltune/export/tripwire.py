@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Final
 
+from kltune.export.cautions import doubt_words
 from kltune.export.key import Exported
 from kltune.export.setting import Stop, Winner
 from kltune.export.target import Target
@@ -36,7 +37,7 @@ def tripwire(winner: Winner, target: Target, exported: Exported) -> Exported:
     lines = [*_facts(seen), *_peak(limits), *_limit(limits), *_stall(limits)]
     text = (files("kltune.export") / "templates" / TEMPLATE).read_text(encoding="utf-8")
     for mark, value in (
-        ("@TITLE@", _title(winner, exported)),
+        ("@TITLE@", "\n\n".join((_title(winner, exported), *_doubt(winner)))),
         ("@USE@", "\n".join(seen.use)),
         ("@LIMITS@", "\n".join(lines)),
     ):
@@ -45,7 +46,7 @@ def tripwire(winner: Winner, target: Target, exported: Exported) -> Exported:
         framework="tripwire",
         version=f"{exported.framework} {exported.version}",
         keys=(),
-        warnings=(*target.warnings, *seen.warnings, *_warnings(winner)),
+        warnings=(*doubt_words(winner), *target.warnings, *seen.warnings, *_warnings(winner)),
         text=text,
     )
 
@@ -87,6 +88,14 @@ class _Limits:
 def _title(winner: Winner, exported: Exported) -> str:
     source, version = winner.source, f"{exported.framework} {exported.version}"
     text = f"Tripwire for a run of {version}: limits of trial {source.trial}, study {source.study} ({source.base})."
+    return _in_docstring(text)
+
+
+def _doubt(winner: Winner) -> tuple[str, ...]:
+    return tuple(_in_docstring(f"Warning: {words}.") for words in doubt_words(winner))
+
+
+def _in_docstring(text: str) -> str:
     return text.replace("\\", "/").replace('"', "'")
 
 
@@ -102,6 +111,10 @@ def _facts(seen: Watched) -> list[str]:
         ),
         f"ZERO_IS_MISSING = {seen.zero_is_missing}",
         *_comment(f"What else must be finite. {seen.finite_why}".strip()),
+        *_comment(
+            "Whether None in place of one of these is how a trainer logs what is not finite."
+        ),
+        f"NONE_IS_BROKEN = {seen.none_is_broken}",
         f"LOSS_NAMES = {_tuple(seen.loss)}",
         f"GRADIENT_NAMES = {_tuple(seen.gradient)}",
         "GRADIENT_PATIENCE = 3",

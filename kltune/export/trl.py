@@ -10,19 +10,22 @@ from typing import Final, NoReturn
 
 from kltune.errors import SpecError
 from kltune.export import convert
-from kltune.export.cautions import cautions, heading, last_step_words, updates_per_rollout
+from kltune.export.cautions import (
+    cautions,
+    heading,
+    last_step_words,
+    no_kl_words,
+    updates_per_rollout,
+)
 from kltune.export.convert import Gradient, Held
 from kltune.export.key import Exported, Key, check_known
 from kltune.export.render import python_text
 from kltune.export.setting import Winner
 from kltune.export.target import Target
-from kltune.spec.trainer import TrainerSpec
+from kltune.export.trl_loss import WORDED, loss_type
 
-_LUSPO: Final = (0, 28, 0)
-"""First release with the loss type that sums over tokens."""
-
-_DAPO: Final = (0, 22, 0)
-"""First release whose token mean spans the whole batch, and whose scale_rewards is a word."""
+_INVERTED: Final = ((0, 22, 0), (0, 22, 1))
+"""Releases whose scale_rewards "group" divides by nothing and "none" divides."""
 
 
 def export_trl(winner: Winner, target: Target) -> Exported:
@@ -77,6 +80,8 @@ def _builder(winner: Winner, target: Target) -> str:
             f"RLOO of TRL {target.version} is another trainer (kl_coef, rloo_k), which kltune does not write",
             "use --version 0.22.2 or newer",
         )
+    if not is_rloo and target.number[:3] in _INVERTED:
+        _refuse(f"scale_rewards is inverted in TRL {target.version}", "use --version 0.22.2")
     return "RLOOConfig" if is_rloo else "GRPOConfig"
 
 
@@ -114,7 +119,7 @@ def _grpo(winner: Winner, target: Target, beta: Held, warnings: list[str]) -> li
     trainer, kind = winner.trainer, convert.gradient(winner)
     is_divided = trainer.algorithm == "grpo"
     if kind is Gradient.NONE:
-        keys = [Key("beta", 0.0, "the study found beta = 0 best: no KL, no reference model")]
+        keys = [Key("beta", 0.0, no_kl_words(winner))]
     else:
         found = convert.coefficient(winner, target, beta.beta, keeps_own=not is_divided)
         keys = [Key("beta", found.value, f"{found.words}; {beta.words}")]
@@ -124,7 +129,7 @@ def _grpo(winner: Winner, target: Target, beta: Held, warnings: list[str]) -> li
             f"TRL has no RLOO with a KL in the loss: GRPO with the group's mean is used, whose gradient is (G - 1) / G "
             f"of it, G = {target.group}"
         )
-    group, none = ("group", "none") if target.number >= _DAPO else (True, False)
+    group, none = ("group", "none") if target.number >= WORDED else (True, False)
     why = (
         "divided by the group's standard deviation, as in the study"
         if is_divided
@@ -134,7 +139,7 @@ def _grpo(winner: Winner, target: Target, beta: Held, warnings: list[str]) -> li
         Key(
             "scale_rewards", group if is_divided else none, f"reward minus the group's mean, {why}"
         ),
-        _loss_type(trainer, target, warnings),
+        loss_type(trainer, target, warnings),
     ]
     if "GRPOConfig.importance_sampling_level" in target.keys:
         keys.append(Key("importance_sampling_level", "token", "ratio and clip per token"))
@@ -173,27 +178,6 @@ def _correction(winner: Winner, target: Target, kind: Gradient) -> list[Key]:
             "use --version 0.26.0 or newer (use_bias_correction_kl), or a trial with k3-loss",
         )
     return []
-
-
-def _loss_type(trainer: TrainerSpec, target: Target, warnings: list[str]) -> Key:
-    name, words = {
-        "token-mean": ("dapo", "mean over all tokens of the batch"),
-        "seq-mean-token-mean": ("grpo", "mean over completions of their token means"),
-        "constant": ("dr_grpo", "sum over tokens / max_completion_length"),
-        "seq-mean-token-sum": ("luspo", "sum over tokens, mean over completions"),
-    }[trainer.loss_aggregation]
-    if name == "dapo" and target.number < _DAPO:
-        name, words = "bnpo", "mean over all tokens of a micro-batch"
-        warnings.append(
-            "loss_type bnpo: the token mean is of each micro-batch, not of the batch; make it one"
-        )
-    if name == "luspo" and target.number < _LUSPO:
-        name, words = "dr_grpo", "sum over tokens / max_completion_length"
-        warnings.append(
-            f"loss_type: TRL before 0.28.0 has no plain sum; dr_grpo is it / max_completion_length "
-            f"({target.max_new_tokens}): a smaller gradient, which max_grad_norm sees and AdamW does not"
-        )
-    return Key("loss_type", name, f"{words}; policy loss and KL alike")
 
 
 def _shared(winner: Winner, target: Target, builder: str, warnings: list[str]) -> list[Key]:

@@ -11,7 +11,13 @@ from typing import Final, NoReturn
 
 from kltune.errors import SpecError
 from kltune.export import convert
-from kltune.export.cautions import cautions, heading, last_step_words, updates_per_rollout
+from kltune.export.cautions import (
+    NOT_SET,
+    cautions,
+    heading,
+    last_step_words,
+    updates_per_rollout,
+)
 from kltune.export.convert import Gradient
 from kltune.export.key import Exported, Key, check_known
 from kltune.export.render import hydra_text, yaml_text
@@ -69,6 +75,8 @@ def export_verl(winner: Winner, target: Target) -> Exported:
         why_not = f"verl {target.version} has no horizon among its keys"
     beta = convert.held(winner, framework="verl", why_not=why_not)
     warnings += beta.warnings
+    if target.is_studied:
+        warnings.append(NOT_SET)  # other sizes are warned of with it already
     keys = [
         *_advantage(winner, target, warnings),
         *kl_keys(winner, target, beta, warnings),
@@ -246,7 +254,7 @@ def _sizes(winner: Winner, target: Target) -> list[Key]:
 
 
 def _optimiser(winner: Winner, target: Target) -> list[Key]:
-    trainer, rank, is_set = winner.trainer, winner.source.lora_rank, target.is_studied
+    trainer, rank, is_set = winner.trainer, winner.source.lora_rank, False
     what = "all weights" if rank is None else f"LoRA of rank {rank}"
     rate = winner.setting.learning_rate
     keys = [

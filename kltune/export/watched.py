@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from kltune.errors import SpecError
 from kltune.export.key import Exported
+from kltune.export.openrlhf_flags import dynamic_batch_words
 from kltune.export.releases import number_of
 from kltune.export.target import Target
 
@@ -52,6 +53,8 @@ class Watched:
     factor_why: str = ""
     finite_why: str = ""
     zero_is_missing: bool = False
+    none_is_broken: bool = False
+    """Whether a loss or gradient norm of None was not finite."""
     warnings: tuple[str, ...] = ()
 
 
@@ -77,6 +80,7 @@ def _trl(exported: Exported) -> Watched:
     beta = values.get("beta", values.get("kl_coef"))
     found = Watched(
         title=f"TRL ({trainer}Trainer)",
+        none_is_broken=True,
         name="kl",
         meaning=(
             f"{'k1' if trainer == 'RLOO' else 'k3'}, mean over all completion tokens of all processes, "
@@ -170,6 +174,7 @@ def _openrlhf(exported: Exported, target: Target) -> Watched:
     )
     way = "a coefficient of 1e-9 has it logged"
     blind = (_NO_REFERENCE.format(title="OpenRLHF", way=way),) if coefficient == 0 else ()
+    shared = dynamic_batch_words(target.number) if in_loss else ()
     return Watched(
         title="OpenRLHF",
         name="kl",
@@ -184,7 +189,8 @@ def _openrlhf(exported: Exported, target: Target) -> Watched:
             "logged, and saved where a checkpoint is due",
         ),
         zero_is_missing=True,
-        warnings=(*_k2_warning(estimator, "OpenRLHF"), *blind),
+        factor_why=" ".join(shared),
+        warnings=(*_k2_warning(estimator, "OpenRLHF"), *blind, *shared),
     )
 
 

@@ -14,6 +14,7 @@ from kltune.report.guards import guard_end
 from kltune.report.peaks import trial_peak
 from kltune.report.recommend import Answer, Recommendation, recommend
 from kltune.report.rows import Checkpoint, StudyRows, TrialRow
+from kltune.trial.outcome import StopReason, TrialState
 
 _SHORTEST_WINDOW = 5
 """Steps; else the last tenth of those up to the peak."""
@@ -69,6 +70,7 @@ def _winner(study: StudyRows, row: TrialRow, answer: Answer) -> Winner:
             rivals=rivals,
             base=str(spec.model.base),
             lora_rank=spec.model.rank if spec.model.finetune == "lora" else None,
+            doubt=_doubt(row),
         ),
         setting=row.setting,
         trainer=spec.trainer,
@@ -83,6 +85,19 @@ def _winner(study: StudyRows, row: TrialRow, answer: Answer) -> Winner:
         kl_limit=spec.objective.kl_limit,
         confirmation=_confirmation(study, answer) if is_best else "not confirmed",
     )
+
+
+def _doubt(row: TrialRow) -> str:
+    """Why a study would not recommend the trial, whatever its value."""
+    if row.outcome is None:
+        return "has no end on record: it runs still or was cut off, so its stop is that of a part of it"
+    found: list[str] = []
+    if row.state is not TrialState.COMPLETE or row.reason is StopReason.DIVERGED:
+        detail = f" ({row.detail})" if row.detail else ""
+        found.append(f"was not trained to its end: {row.reason}{detail}")
+    if row.is_feasible is False:
+        found.append("is infeasible: it broke a limit of the objective")
+    return "; it ".join(found)
 
 
 def _measured(study: StudyRows, row: TrialRow, peak: Checkpoint) -> Measured:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from kltune.errors import ExitCode, RunError, SpecError
+from kltune.errors import ExitCode, SpecError
+from kltune.export.cautions import doubt_words
 from kltune.export.key import Exported
 from kltune.export.nemo_rl import export_nemo_rl
 from kltune.export.openrlhf import export_openrlhf
@@ -20,9 +20,9 @@ from kltune.export.tripwire import tripwire
 from kltune.export.trl import export_trl
 from kltune.export.verl import export_verl
 from kltune.export.winner import confirmed_instead, of_trial, recommended
+from kltune.launch.put import put, refused
 from kltune.launch.saying import say
 from kltune.launch.stdout import reserved_stdout
-from kltune.launch.writable import takes_files
 from kltune.metrics.jsonl import encode
 from kltune.report.recommend import NoAnswer, recommend
 from kltune.report.rows import StudyRows, TrialRow, read_study
@@ -38,7 +38,7 @@ EXPORTERS: Final[Mapping[str, Callable[[Winner, Target], Exported]]] = MappingPr
 )
 TARGETS: Final = (*EXPORTERS, "json", "tripwire", "peft")
 WATCHED: Final = ("trl", "verl", "openrlhf")
-"""Frameworks whose log a tripwire can read."""
+"""Frameworks whose log a tripwire can read, in the order in which they are tried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class ExportRequest:
     version: str | None = None
     """Of the framework; None: the newest on record."""
     framework: str | None = None
-    """Whose log a tripwire reads; None: TRL's."""
+    """Whose log a tripwire reads; None: of the first of ``WATCHED`` that can run the setting."""
     sizes: Sizes = field(default_factory=Sizes)
     out: Path | None = None
     """None: stdout."""
@@ -70,13 +70,8 @@ class ExportRequest:
             problems += self._misplaced()
         if not self.study_path.is_dir():
             problems.append(f"STUDY: {self.study_path}: no such folder")
-        is_file = self.to != "peft"
-        if (
-            self.out is not None
-            and is_file
-            and (self.out.is_dir() or not takes_files(self.out.parent))
-        ):
-            problems.append(f"--out: {self.out} can't be written to; give the path of a file")
+        if self.out is not None and self.to != "peft":
+            problems += refused(self.out)
         if problems:
             raise SpecError("; ".join(problems))
 
@@ -146,7 +141,7 @@ def _write_adapter(request: ExportRequest, winner: Winner) -> None:
 
     assert request.out is not None, "checked before"
     written = export_peft(request.study_path, winner, request.out)
-    for warning in written.warnings:
+    for warning in (*doubt_words(winner), *written.warnings):
         say(f"warning: {warning}")
     say(f"wrote {written.path}: the adapter of trial {winner.source.trial} at step {written.step}")
 
@@ -158,13 +153,36 @@ def _text(request: ExportRequest, study: StudyRows, winner: Winner) -> tuple[str
         facts = plain(winner, target)
         return encode(facts) + "\n", tuple(facts["warnings"])
     try:
-        found = _exported(request, request.speaks, winner)
+        found = _first(request, request.speaks, winner)
     except SpecError as error:
+        reason = str(error)
+        if request.to == "tripwire":  # there a framework is named by another flag
+            reason = reason.replace("--to ", "--framework ")
         other = _nearest(request, request.speaks, study, winner)
         if other is None:
-            raise
-        raise SpecError(f"{error}. {_words(request.speaks, study, winner, other)}") from error
+            raise SpecError(reason) from error
+        raise SpecError(f"{reason}. {_words(request.speaks, study, winner, other)}") from error
     return found.text, found.warnings
+
+
+def _first(request: ExportRequest, framework: str, winner: Winner) -> Exported:
+    """For ``framework``; a tripwire of no given one for the first that can run the setting."""
+    try:
+        return _exported(request, framework, winner)
+    except SpecError:
+        if request.to != "tripwire" or request.framework or request.version:
+            raise
+        for other in WATCHED:
+            try:
+                found = _exported(request, other, winner)
+            except SpecError:
+                continue
+            words = (
+                f"{framework} can't run this setting, so the tripwire reads the log of {other}: "
+                f"--framework {framework} says why"
+            )
+            return replace(found, warnings=(words, *found.warnings))
+        raise
 
 
 def _exported(request: ExportRequest, framework: str, winner: Winner) -> Exported:
@@ -207,10 +225,4 @@ def _write(request: ExportRequest, text: str) -> None:
             result.write(text)
             result.flush()
         return
-    scratch = request.out.with_name(f".{request.out.name}.{os.getpid()}.tmp")
-    try:
-        scratch.write_text(text, encoding="utf-8", errors="replace")
-        scratch.replace(request.out)
-    except OSError as error:
-        raise RunError(f"{request.out}: it can't be written: {error.strerror}") from error
-    say(f"wrote {request.out}")
+    say(f"{put(request.out, text)} {request.out}")

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
+import pytest
 from export_case import target, winner
 
 from kltune.export.cautions import (
@@ -14,6 +16,12 @@ from kltune.export.cautions import (
     stop_words,
     updates_per_rollout,
 )
+from kltune.export.key import Exported
+from kltune.export.nemo_rl import export_nemo_rl
+from kltune.export.openrlhf import export_openrlhf
+from kltune.export.setting import Winner
+from kltune.export.target import Target
+from kltune.export.trl import export_trl
 from kltune.spec.trial import BetaUnit, KLUnit
 
 
@@ -65,8 +73,8 @@ def test_gold_without_an_interval_and_a_single_step_are_said_so() -> None:
     assert found.stop is not None
     assert last_step_words(base.stop) == "the last of the steps to stop at (30 to 50)"
     assert last_step_words(found.stop) == "the step to stop at"
-    assert stop_words(found).startswith("at step 30 of 80")
-    assert stop_words(found).endswith("its training was ended by a guard")
+    assert stop_words(found, 24.0).startswith("at step 30 of 80")
+    assert stop_words(found, 24.0).endswith("its training was ended by a guard")
 
 
 def test_what_differs_from_the_study_is_warned_of() -> None:
@@ -92,3 +100,35 @@ def test_what_differs_from_the_study_is_warned_of() -> None:
 
 def test_updates_are_epochs_times_minibatches() -> None:
     assert updates_per_rollout(winner(trainer={"epochs": 2, "minibatches": 4})) == 8
+
+
+@pytest.mark.parametrize(
+    ("unit", "expected"),
+    [
+        (KLUnit.TOKEN, "0.1 nats/token = 30 nats/sequence at a mean of 300 tokens"),
+        (KLUnit.SEQUENCE, "0.008 nats/token = 2.4 nats/sequence at a mean of 300 tokens"),
+    ],
+)
+def test_the_kl_to_stop_at_is_carried_over_in_the_studys_unit(unit: KLUnit, expected: str) -> None:
+    found = winner(kl_unit=unit)
+    where = target(found, "trl", mean_tokens=300.0, max_new_tokens=1024)
+    (stop,) = [line for line in outlook(found, where) if line.startswith("stop:")]
+    assert expected in stop
+
+
+def test_a_trial_in_doubt_is_said_so_on_top() -> None:
+    found = winner(source=replace(winner().source, doubt="is infeasible"))
+    assert cautions(found, target(found, "trl", "1.11.0"))[0] == "trial 7 is infeasible"
+
+
+@pytest.mark.parametrize("export", [export_trl, export_openrlhf, export_nemo_rl])
+def test_only_of_the_recommended_trial_beta_0_was_found_best(
+    export: Callable[[Winner, Target], Exported],
+) -> None:
+    framework = export.__name__.removeprefix("export_").replace("_", "-")
+    none = winner(None, beta=0.0)
+    assert "found beta = 0 best" in export(none, target(none, framework)).text
+    other = replace(none, source=replace(none.source, is_recommended=False))
+    text = export(other, target(other, framework)).text
+    assert "found beta = 0 best" not in text
+    assert "trial 7 has beta = 0" in text

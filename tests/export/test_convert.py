@@ -8,7 +8,7 @@ from export_case import SIGMA_R, STD_R, adaptive, target, winner
 
 from kltune.errors import SpecError
 from kltune.export import convert
-from kltune.export.convert import Gradient, gradient, gradient_of
+from kltune.export.convert import Gradient, gradient, gradient_of, held
 from kltune.spec.control import ControlSpec
 from kltune.spec.penalty import Penalty
 from kltune.spec.trial import BetaUnit, KLUnit
@@ -161,3 +161,10 @@ def test_options_that_no_framework_has_are_named() -> None:
     assert held.warnings == (
         "control.ema, control.beta_max: verl's controller has no such thing; the plain one is exported",
     )
+
+
+def test_a_beta_held_without_a_record_reads_well() -> None:
+    found = adaptive(measured={"window": None})
+    (text,) = held(found, framework="TRL", why_not="TRL has no controller").warnings
+    assert "the start value of the study" in text
+    assert "the the" not in text

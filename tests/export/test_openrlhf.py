@@ -105,3 +105,22 @@ def test_what_differs_is_warned_of_and_what_is_unknown_refused() -> None:
         export(winner("jeffreys-loss"))
     with pytest.raises(SpecError, match="--dual_clip is needed"):
         export(winner(trainer={"clip_ratio_max": 3.0}), "0.8.3")
+
+
+def test_the_kl_that_dynamic_batches_divide_is_warned_of_where_it_is_logged() -> None:
+    def has(found: Exported) -> bool:
+        return any("dynamic_batch_enable" in line for line in found.warnings)
+
+    assert has(export(winner("k2-loss")))
+    assert has(export(winner("k2-loss"), "0.10.3"))
+    assert not has(export(winner("k2-loss"), "0.10.2"))
+    assert not has(export(winner("k1-reward")))
+
+
+def test_a_controller_that_its_source_doubts_is_warned_of() -> None:
+    def has(found: Exported) -> bool:
+        return any("incompatible" in line for line in found.warnings)
+
+    assert has(export(adaptive()))
+    assert not has(export(adaptive(), "0.8.3"))
+    assert not has(export(winner("k1-reward")))

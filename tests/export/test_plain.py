@@ -36,3 +36,15 @@ def test_what_can_not_be_known_is_null() -> None:
 def test_beta_zero_costs_nothing() -> None:
     found = winner(None, beta=0.0)
     assert plain(found, target(found, "trl"))["converted"]["advantage_units_per_nat"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("unit", "token", "seq"), [(KLUnit.TOKEN, 0.1, 1.2), (KLUnit.SEQUENCE, 0.2, 2.4)]
+)
+def test_the_kl_to_stop_at_is_that_of_the_targets_length(
+    unit: KLUnit, token: float, seq: float
+) -> None:
+    found = winner(kl_unit=unit)
+    stop = plain(found, target(found, "trl", mean_tokens=12.0))["stop"]
+    assert (stop["kl_token"], stop["kl_seq"]) == pytest.approx((token, seq))
+    assert stop["mean_tokens"] == 12.0

@@ -81,3 +81,20 @@ def test_the_newest_list_of_trl_is_the_installed_package() -> None:
             default, seen = fields[name], listed.defaults[key]
             if isinstance(default, bool | int | str) and name in config.__annotations__:
                 assert default == seen, key
+
+
+@pytest.mark.parametrize(
+    ("version", "held"),
+    [("0.26.0", "0.26.2"), ("0.22.1", "0.22.2"), ("0.25.0", "0.25.1"), ("0.24.0", "0.22.2")],
+)
+def test_a_patch_release_of_trl_has_the_keys_of_its_own_minor_release(
+    version: str, held: str
+) -> None:
+    found, doubt = key_list("trl", version)
+    assert found.version == held
+    assert f"trl {version} itself was not read" in doubt
+
+
+def test_patches_of_others_are_not_taken_to_be_alike() -> None:
+    assert key_list("openrlhf", "0.10.1")[0].version == "0.10.0"
+    assert key_list("verl", "0.7.2")[0].version == "0.7.1"

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -35,7 +36,9 @@ def test_a_length_limit_without_a_mean_length_is_warned_of() -> None:
     [
         ({"batch": 30}, "30 completions are no multiple of the group of 8"),
         ({"group": 1}, "at least 2 completions"),
-        ({"mean_tokens": 0.0}, "must be above 0"),
+        ({"mean_tokens": 0.0}, "must be a number above 0"),
+        ({"mean_tokens": math.nan}, "must be a number above 0"),
+        ({"mean_tokens": math.inf}, "must be a number above 0"),
         ({"mean_tokens": 40.0}, "above the limit of 32 tokens"),
     ],
 )
@@ -47,3 +50,11 @@ def test_sizes_that_do_not_fit_are_refused(sizes: dict[str, Any], problem: str) 
 def test_a_version_may_be_written_as_a_tag() -> None:
     found = target(winner(), "verl", "v0.7.1")
     assert (found.version, found.number, found.keys.version) == ("0.7.1", (0, 7, 1), "0.7.1")
+
+
+@pytest.mark.parametrize("algorithm", ["ppo", "reinforce"])
+def test_one_completion_per_prompt_will_do_where_nothing_is_compared_within_a_group(
+    algorithm: str,
+) -> None:
+    found = winner("k1-reward", trainer={"algorithm": algorithm})
+    assert target(found, "verl", group=1).prompts == 64

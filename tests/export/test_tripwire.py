@@ -186,3 +186,11 @@ def test_gold_that_never_fell_is_said_to_have_not() -> None:
     said = "so gold was not seen to fall behind it"
     assert said in " ".join(case.text("trl", case.winner(stop=stop)).replace("\n#", "").split())
     assert said not in " ".join(case.text("trl").replace("\n#", "").split())
+
+
+def test_a_trial_in_doubt_is_said_so_in_the_file_and_first() -> None:
+    found = case.winner()
+    doubted = replace(found, source=replace(found.source, doubt='is infeasible: "so"'))
+    made = tripwire(doubted, case.target("trl"), case.exported("trl"))
+    assert made.warnings[0] == 'trial 7 is infeasible: "so"'
+    assert "Warning: trial 7 is infeasible: 'so'." in made.text.split("Made by")[0]

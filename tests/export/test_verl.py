@@ -64,7 +64,7 @@ def test_each_algorithm_has_its_estimator(
     found = export(winner("k1-reward", trainer={"algorithm": algorithm}))
     assert found.values["algorithm.adv_estimator"] == estimator
     assert found.values.get("algorithm.norm_adv_by_std_in_grpo") is is_divided
-    assert ("critic.optim.lr" in found.values) is (algorithm == "ppo")
+    assert any(key.name == "critic.optim.lr" for key in found.keys) is (algorithm == "ppo")
 
 
 def test_all_three_clips_are_set_and_the_dual_clip_is_out_of_reach() -> None:
@@ -145,3 +145,17 @@ def test_a_round_trip_over_verl_keeps_reward_over_beta(
     assert raw == pytest.approx(0.1)
     straight = export_trl(found, target(found, "trl")).values
     assert export_trl(back, target(back, "trl")).values == straight
+
+
+@pytest.mark.parametrize("sizes", [{}, {"batch": 128}])
+def test_learning_rate_and_steps_are_never_set_and_it_says_why(sizes: dict[str, int]) -> None:
+    found = export(winner("k1-reward", trainer={"algorithm": "ppo"}), **sizes)
+    not_set = {key.name for key in found.keys if not key.is_set}
+    assert not_set == {
+        "actor_rollout_ref.actor.optim.lr",
+        "critic.optim.lr",
+        "trainer.total_training_steps",
+    }
+    assert sum("are not set: they belong to" in line for line in found.warnings) == 1
+    assert "# lr: 0.001  # not set:" in found.text
+    assert "optim.lr=" not in found.text

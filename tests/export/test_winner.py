@@ -16,6 +16,7 @@ from kltune.report.answer import headline
 from kltune.report.recommend import Recommendation, recommend
 from kltune.report.rows import StudyRows, read_study
 from kltune.spec.trial import ControllerKind
+from kltune.trial.outcome import StopReason
 
 
 def study(folder: Path, trials: list[FakeTrial] | None = None, **spec: object) -> StudyRows:
@@ -161,3 +162,22 @@ def test_a_confirmation_replaces_the_interval_and_may_name_another_trial(
     assert (expected is None) is (instead is None)
     other = next(r.number for r in rows.trials if r.is_candidate and r.number != found.source.trial)
     assert of_trial(rows, other).confirmation == "not confirmed"
+
+
+def test_what_is_wrong_with_a_trial_is_said(tmp_path: Path) -> None:
+    trials = [
+        trial(0.1),
+        trial(0.2, reason=StopReason.PRUNED, steps=40, detail="gold 0.2 below 0.4"),
+        trial(0.3, reason=StopReason.DIVERGED, steps=40),
+    ]
+    rows = study(tmp_path, trials)
+    assert of_trial(rows, 0).source.doubt == ""
+    pruned = of_trial(rows, 1).source.doubt
+    assert pruned.startswith("was not trained to its end: pruned")
+    assert "gold 0.2 below 0.4" in pruned
+    assert "diverged" in of_trial(rows, 2).source.doubt
+    strict = study(tmp_path / "strict", trials, objective={"metric": "gold_peak", "kl_limit": 1e-6})
+    assert "is infeasible: it broke a limit" in of_trial(strict, 0).source.doubt
+    running = next((tmp_path / "s" / "trials" / "00000").glob("events.jsonl"))
+    running.unlink()
+    assert "no end on record" in of_trial(read_study(tmp_path / "s"), 0).source.doubt

@@ -135,3 +135,30 @@ def test_a_tripwire_is_written_for_the_framework(
     text = capfd.readouterr().out
     compile(text, "tripwire.py", "exec")
     assert framework is None or framework.lower() in text.lower()
+
+
+def test_an_absent_folder_is_refused_before_anything_is_read(tmp_path: Path) -> None:
+    out = tmp_path / "absent" / "x.yaml"
+    with pytest.raises(SpecError, match="there is no folder"):
+        run_export(ExportRequest(tmp_path, "verl", out=out))
+
+
+def test_a_file_that_was_there_is_said_to_be_replaced(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "there.txt"
+    out.write_text("old", encoding="utf-8")
+    run_export(ExportRequest(study(tmp_path, loss_trials()), "verl", out=out))
+    assert f"replaced {out}" in capfd.readouterr().err
+    assert out.read_text(encoding="utf-8") != "old"
+
+
+@pytest.mark.parametrize("to", ["verl", "json", "tripwire"])
+def test_a_trial_that_broke_the_limit_is_warned_of_first(
+    to: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = study(tmp_path, loss_trials(), objective={"metric": "gold_peak", "kl_limit": 1e-6})
+    run_export(ExportRequest(path, to, trial=0))
+    shown = capfd.readouterr()
+    assert shown.err.startswith("warning: trial 0 is infeasible")
+    assert "trial 0 is infeasible" in shown.out

@@ -11,6 +11,7 @@ import tripwire_case as case
 from kltune.errors import ExitCode, SpecError
 from kltune.export.target import Sizes
 from kltune.launch.export import ExportRequest, run_export
+from kltune.spec.penalty import Penalty
 
 
 @pytest.fixture(scope="module")
@@ -45,3 +46,23 @@ def test_limits_per_token_do_not_move_with_the_targets_length(study: Path, tmp_p
 def test_a_trainer_whose_log_is_not_read_is_refused(study: Path) -> None:
     with pytest.raises(SpecError, match="--framework: must be one of trl, verl, openrlhf"):
         run_export(ExportRequest(study, "tripwire", framework="nemo-rl"))
+
+
+def test_without_a_framework_the_first_that_can_run_the_setting_is_taken(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trials = [fake_study.trial(0.1, penalty=Penalty.K1_REWARD)]
+    path, out = fake_study.write_study(tmp_path / "s", trials), tmp_path / "t.py"
+    assert run_export(ExportRequest(path, "tripwire", out=out)) is ExitCode.DONE
+    assert "for a run of verl " in out.read_text(encoding="utf-8")
+    assert "the tripwire reads the log of verl: --framework trl says why" in capsys.readouterr().err
+    with pytest.raises(SpecError) as caught:
+        run_export(ExportRequest(path, "tripwire", framework="trl", out=out))
+    assert str(caught.value).startswith("--framework trl: ")
+    assert "take --framework verl" in str(caught.value)
+    assert "--to " not in str(caught.value)
+    alone = fake_study.write_study(
+        tmp_path / "other", [fake_study.trial(0.1, penalty=Penalty.JEFFREYS_LOSS)]
+    )
+    with pytest.raises(SpecError, match="--framework trl: "):
+        run_export(ExportRequest(alone, "tripwire"))
