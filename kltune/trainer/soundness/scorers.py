@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from statistics import fmean, stdev
 from time import perf_counter
 
+from scipy.stats import rankdata
+
 from kltune.errors import TrialFault
 from kltune.tasks.protocol import Sample, Scorer
 from kltune.tasks.scorers import ScorerError
@@ -131,11 +133,8 @@ def _correlation(ones: Sequence[float], others: Sequence[float]) -> float | None
 
 
 def _ranks(values: Sequence[float]) -> list[float]:
-    """From 0, equal values at the mean of their places."""
-    places: dict[float, list[int]] = {}
-    for place, value in enumerate(sorted(values)):
-        places.setdefault(value, []).append(place)
-    return [fmean(places[value]) for value in values]
+    """Equal values at the mean of their places."""
+    return [float(rank) for rank in rankdata(values)]
 
 
 def _raised(fault: TrialFault) -> bool:
