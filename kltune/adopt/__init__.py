@@ -1,0 +1,1 @@
+"""Configurations of other trainers in, their setting in kltune's words out."""

@@ -1,0 +1,1 @@
+"""A study's record in, DataFrames and table files out."""

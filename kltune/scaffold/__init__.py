@@ -1,0 +1,1 @@
+"""A few answers in, a commented spec out."""
