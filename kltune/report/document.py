@@ -85,6 +85,8 @@ class Card:
     title: str
     completion: str
     numbers: str
+    change: str = ""
+    """What changed since the card before, in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,8 @@ class Cards:
     title: str
     prompt: str
     cards: tuple[Card, ...]
+    note: str = ""
+    """Why this prompt is shown."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,13 @@ PAID = {
 }
 """What a penalty pays in the reward for one token; log-ratio: log policy − log reference."""
 
+_OVER = {
+    "sequence": "summed over the completion",
+    "reward-to-go": "of each token and later ones",
+    "length-mean": "averaged over the completion",
+}
+"""Which tokens' KL a token pays, by the spec's credit."""
+
 _SAME = 2e-3
 """Numbers closer than this are the same to three digits."""
 
@@ -109,6 +116,38 @@ def native_coefficient(study: StudyRows, row: TrialRow) -> float | None:
     """
     found = _coefficient(study, row)
     return None if found is None else found.at
+
+
+def typed_coefficient(study: StudyRows, row: TrialRow) -> float | None:
+    """The same factor for the beta that was asked for: what to type, whatever a controller did with it later.
+
+    By the trial's own record of both; before a step is on record, by the conventions. None where neither says.
+    """
+    beta = row.setting.beta
+    if beta == 0 or row.setting.penalty is None:
+        return 0.0
+    pairs = zip(row.curve.coefficient, row.curve.beta, strict=True)
+    factor = next((c / b for c, b in pairs if b > 0 and math.isfinite(c / b)), None)
+    return _expected(study, row, beta) if factor is None else factor * beta
+
+
+def typed_words(study: StudyRows, row: TrialRow) -> str:
+    """`typed_coefficient` and where it goes, in few words; `native_words` has the whole formula."""
+    penalty, trainer = row.setting.penalty, study.spec.trainer
+    if row.setting.beta == 0 or penalty is None:
+        return "0"
+    factor = number(typed_coefficient(study, row))
+    in_loss = f"{factor} in the loss, {_beside(study, row)}"
+    if not penalty.in_reward:
+        return f"{in_loss}{_shaped_only(study, row)}"
+    over = "of each token" if trainer.algorithm == "ppo" else _OVER[trainer.credit]
+    score = ""
+    if _is_shaped(trainer):
+        is_raw = penalty.in_loss and not _is_native(study)  # the recorded factor is then the loss's
+        score = ", beside the raw score" if is_raw else ", beside the shaped score (trainer.reward)"
+    price = number(row.setting.beta) if penalty.in_loss else factor
+    in_reward = f"{price} in the reward, times the {PAID[penalty]} {over}{score}"
+    return f"{in_reward}; and {in_loss}" if penalty.in_loss else in_reward
 
 
 def _coefficient(study: StudyRows, row: TrialRow) -> Span | None:

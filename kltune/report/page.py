@@ -1,128 +1,103 @@
-"""A document in, one self-contained HTML page out: no network, no script, every text escaped."""
+"""A document in, one self-contained HTML page out: no network, every text escaped, whole without its script."""
 
 from __future__ import annotations
 
-import html
 from importlib.resources import files
 
-from kltune.report.canvas import unique_ids
-from kltune.report.document import (
-    Block,
-    Bullets,
-    Card,
-    Cards,
-    Code,
-    Document,
-    Facts,
-    Figure,
-    Figures,
-    Grid,
-    Paragraph,
-    Section,
+from kltune.report.document import Document
+from kltune.report.embed import (
+    HEAD_SCRIPTS,
+    PAGE_SCRIPTS,
+    bundle,
+    packed,
+    script,
+    script_hash,
+    sheets_island,
 )
-from kltune.report.text import visible
+from kltune.report.page_blocks import escaped, has_charts, section_html, trial_numbers
 
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+__all__ = ["escaped", "render_page"]
 
-
-def escaped(text: str) -> str:
-    """Text as HTML that shows it as it is, in attributes too."""
-    return html.escape(visible(text), quote=True)
+_MENU = """<details class="menu"><summary>Sections</summary><nav aria-label="Sections, menu">{links}</nav></details>"""
 
 
 def render_page(document: Document) -> str:
-    """The whole report as HTML."""
+    """The whole report as HTML.
+
+    Its policy lets three scripts run, each named by its hash: what a model wrote could not run
+    even where it was taken for markup. A page that is served asks its own server for news, any
+    other asks nobody for anything.
+    """
     style = files("kltune.report").joinpath("page.css").read_text(encoding="utf-8")
+    head, page = script(HEAD_SCRIPTS), script(PAGE_SCRIPTS)
+    trials = trial_numbers(document.sections)
+    sections = "\n".join(section_html(s, trials) for s in document.sections)
     links = "".join(f'<a href="#{s.anchor}">{escaped(s.title)}</a>' for s in document.sections)
-    is_clear = document.is_answer and not document.is_doubtful
-    kind = "answer" if is_clear else "answer none"
-    sections = "\n".join(_section(s) for s in document.sections)
+    library = bundle() if has_charts(document.sections) or document.sheets else ""
     return f"""<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
+<meta http-equiv="Content-Security-Policy" content="{_policy(document, (head, page, library))}">
 <meta name="color-scheme" content="light dark">
+<meta name="referrer" content="no-referrer">
 <title>{escaped(document.title)}</title>
 <style>
 {style}
 </style>
+<script>{head}</script>
 </head>
-<body>
-<header>
-<h1>{escaped(document.title)}</h1>
-<p class="sub">{escaped(document.subtitle)}</p>
-<p class="{kind}">{escaped(document.headline)}</p>
-<nav>{links}</nav>
-</header>
-<main>
+<body{" data-live" if document.is_live else ""}>
+<a class="skip" href="#report">Skip to the report</a>
+{_header(document, links)}
+<nav class="side" aria-label="Sections">{links}</nav>
+<main id="report" tabindex="-1">
+<p class="{_kind(document)}">{escaped(document.headline)}</p>
 {sections}
 </main>
+{_data(document, library)}
+<script>{page}</script>
 </body>
 </html>
 """
 
 
-def _section(section: Section) -> str:
-    blocks = "\n".join(
-        _block(block, f"{section.anchor}{index}") for index, block in enumerate(section.blocks)
-    )
-    return (
-        f'<section id="{section.anchor}">\n<h2>{escaped(section.title)}</h2>\n{blocks}\n</section>'
-    )
+def _policy(document: Document, scripts: tuple[str, ...]) -> str:
+    hashes = " ".join(script_hash(text) for text in scripts if text)
+    parts = [
+        "default-src 'none'",
+        f"script-src {hashes}",
+        "style-src 'unsafe-inline'",  # matplotlib's and plotly's drawings carry styles
+        "img-src data: blob:",  # plotly's PNG
+        *(["connect-src 'self'"] if document.is_live else []),
+        "base-uri 'none'",
+        "form-action 'none'",
+    ]
+    return "; ".join(parts)
 
 
-def _block(block: Block, anchor: str) -> str:
-    match block:
-        case Paragraph(text, kind):
-            return f'<p class="{kind}">{escaped(text)}</p>'
-        case Bullets(items):
-            return "<ul>" + "".join(f"<li>{escaped(item)}</li>" for item in items) + "</ul>"
-        case Facts(pairs):
-            lines = "".join(f"<dt>{escaped(k)}</dt><dd>{escaped(v)}</dd>" for k, v in pairs)
-            return f"<dl>{lines}</dl>"
-        case Grid():
-            return _grid(block)
-        case Figures(figures):
-            drawn = "".join(_figure(f, f"{anchor}-{i}") for i, f in enumerate(figures))
-            return f'<div class="figures">{drawn}</div>'
-        case Cards(title, prompt, cards):
-            shown = "".join(_card(card) for card in cards)
-            head = f'<h3>{escaped(title)}</h3><p class="prompt"><bdi dir="auto">{escaped(prompt)}</bdi></p>'
-            return f'{head}<div class="cards">{shown}</div>'
-        case Code(text):
-            return f"<pre><code>{escaped(text)}</code></pre>"
+def _header(document: Document, links: str) -> str:
+    live = '<p class="live needs-script" role="status"></p>' if document.is_live else ""
+    return f"""<header>
+<div class="bar"><h1>{escaped(document.title)}</h1><p class="sub">{escaped(document.subtitle)}</p>{live}
+<div class="tools needs-script"><button type="button" id="theme">Theme</button><button type="button" id="print">Print</button></div></div>
+{_MENU.format(links=links)}
+</header>"""
 
 
-def _grid(grid: Grid) -> str:
-    head = "".join(f"<th>{escaped(name)}</th>" for name in grid.header)
-    lines: list[str] = []
-    for index, row in enumerate(grid.rows):
-        cells = "".join(
-            f"<td{_class('number', place in grid.numeric)}>{escaped(cell)}</td>"
-            for place, cell in enumerate(row)
-        )
-        lines.append(f"<tr{_class('marked', index in grid.marked)}>{cells}</tr>")
-    body = "".join(lines)
-    table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-    kind = f"scroll {grid.kind}".strip()
-    return f'<div class="{kind}" tabindex="0">{table}</div>'
+def _kind(document: Document) -> str:
+    """Doubt is a word in the headline and a colour here."""
+    is_clear = document.is_answer and not document.is_doubtful
+    return "answer" if is_clear else "answer none"
 
 
-def _figure(figure: Figure, prefix: str) -> str:
-    label = escaped(figure.caption)
-    svg = unique_ids(figure.svg, prefix).replace("<svg", f'<svg role="img" aria-label="{label}"', 1)
-    return f"<figure{_class('wide', figure.is_wide)}>{svg}<figcaption>{label}</figcaption></figure>"
-
-
-def _card(card: Card) -> str:
-    return (
-        f"<article><h4>{escaped(card.title)}</h4>"
-        f'<p class="completion"><bdi dir="auto">{escaped(card.completion)}</bdi></p>'
-        f'<p class="note">{escaped(card.numbers)}</p></article>'
-    )
-
-
-def _class(name: str, is_on: bool) -> str:
-    return f' class="{name}"' if is_on else ""
+def _data(document: Document, library: str) -> str:
+    """What the script reads: the trials, and the library it draws with."""
+    parts: list[str] = []
+    if document.sheets:
+        sheets = sheets_island(document.sheets)
+        parts.append(f'<script type="application/json" id="sheets">{sheets}</script>')
+    if library:
+        parts.append(f'<script type="text/plain" id="plotly">{packed(library)}</script>')
+    return "\n".join(parts)

@@ -9,17 +9,17 @@ from typing import Any, cast
 from kltune.report.controller_rules import reference_words
 from kltune.report.document import Block, Code, Facts, Paragraph
 from kltune.report.native import divisor_of
-from kltune.report.rows import StudyRows
+from kltune.report.rows import StudyRows, TrialRow
 from kltune.spec.algorithm import RewardSpec
-from kltune.spec.penalty import Penalty
+from kltune.spec.penalty import NATURES, Penalty
 from kltune.spec.trial import BetaUnit
 from kltune.trial.words import KL_UNIT, duration, number
 
 _NOT_SHOWN = ("schema", "non_finite", "command")
 
 
-def provenance(study: StudyRows) -> tuple[Block, ...]:
-    """Everything in words that the numbers rest on."""
+def provenance(study: StudyRows, best: TrialRow | None = None) -> tuple[Block, ...]:
+    """Everything in words that the numbers rest on; ``best``: the trial to run again first."""
     return (
         Facts(tuple(_reading(study))),
         Paragraph(
@@ -28,7 +28,22 @@ def provenance(study: StudyRows) -> tuple[Block, ...]:
             else "To repeat it, from this study folder:"
         ),
         Code(reproduce(study)),
+        *_replaying(study, best),
         Facts((*_running(study), *flattened(study.environment))),
+    )
+
+
+def _replaying(study: StudyRows, best: TrialRow | None) -> tuple[Block, ...]:
+    row = best or next((t for t in study.trials if t.curve.step), None)
+    if row is None:
+        return ()
+    what = "the recommended trial" if best is not None else "one trial"
+    return (
+        Paragraph(
+            f"To run {what} again and see whether it repeats its record (commands on this page call the study "
+            f"{study_argument(study)}; elsewhere give its path):"
+        ),
+        Code(replay_command(study, row)),
     )
 
 
@@ -41,6 +56,42 @@ def reproduce(study: StudyRows) -> str:
         return command
     spec = study.spec
     return f"kltune sweep spec.yaml --study again --trials {spec.budget.trials} --seed {spec.seed}"
+
+
+def study_argument(study: StudyRows) -> str:
+    """The study as a command takes it, quoted; no folder of this machine.
+
+    ``studies/NAME`` where it lies in a folder of that name, else ``NAME``: typed beside it.
+    """
+    path = study.path.resolve()
+    name = f"studies/{path.name}" if path.parent.name == "studies" else path.name
+    return shlex.quote(f"./{name}" if name.startswith("-") else name)
+
+
+def export_command(study: StudyRows, row: TrialRow, *, is_recommended: bool = False) -> str:
+    """The command that writes a trial's setting for a trainer that can run it."""
+    command = f"kltune export {study_argument(study)} --to {export_target(study, row)}"
+    return command if is_recommended else f"{command} --trial {row.number}"
+
+
+def export_target(study: StudyRows, row: TrialRow) -> str:
+    """TRL where it has the gradient of the penalty, else verl, else plain JSON.
+
+    Tested against what `kltune export` refuses, by penalty and algorithm.
+    """
+    penalty, algorithm = row.setting.penalty, study.spec.trainer.algorithm
+    if penalty is not None and row.setting.beta > 0:
+        if penalty.nature.refusal is not None or penalty is Penalty.JEFFREYS_LOSS:
+            return "json"
+        is_whole = penalty.nature.gradient == NATURES[Penalty.K1_REWARD].gradient
+        if is_whole and algorithm == "grpo":
+            return "verl"  # TRL's GRPO has no KL in the reward
+    return "trl" if algorithm in ("grpo", "dr-grpo", "rloo") else "verl"
+
+
+def replay_command(study: StudyRows, row: TrialRow) -> str:
+    """The command that trains one trial again and compares it with its record."""
+    return f"kltune replay {study_argument(study)} --trial {row.number}"
 
 
 def flattened(values: Mapping[str, Any], head: str = "") -> Iterator[tuple[str, str]]:

@@ -14,6 +14,7 @@ from pydantic import (
 )
 
 from kltune.spec.algorithm import KLSpec
+from kltune.spec.baseline import Baseline, baseline_problems, known, setting
 from kltune.spec.closed import Closed, FieldProblems
 from kltune.spec.control import ControlSpec, control_problems
 from kltune.spec.duration import seconds
@@ -23,7 +24,6 @@ from kltune.spec.model import ModelSpec
 from kltune.spec.objective import ObjectiveSpec, unknown_golds
 from kltune.spec.penalty import Penalty
 from kltune.spec.price import PriceSpec
-from kltune.spec.recipes import RECIPES
 from kltune.spec.search import SearchSpec, biased_problems
 from kltune.spec.task import Task
 from kltune.spec.trainer import TrainerSpec
@@ -117,8 +117,8 @@ class StudySpec(Closed):
     model: ModelSpec
     trainer: TrainerSpec
     search: SearchSpec
-    baselines: tuple[str, ...] = ()
-    """Known recipes by versioned name, run first."""
+    baselines: tuple[Baseline, ...] = ()
+    """Run first: known recipes by versioned name, and settings written out (spec/baseline.py)."""
 
     control: ControlSpec = ControlSpec()
     """How controllers act, beyond what is searched."""
@@ -159,13 +159,9 @@ class StudySpec(Closed):
 
     @field_validator("baselines")
     @classmethod
-    def _known(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        unknown = [name for name in names if name not in RECIPES]
-        if unknown:
-            raise ValueError(f"unknown recipe {unknown[0]!r}; known: {', '.join(sorted(RECIPES))}")
-        if len(set(names)) != len(names):
-            raise ValueError(f"each recipe once (got {list(names)})")
-        return names
+    def _known(cls, baselines: tuple[Baseline, ...]) -> tuple[Baseline, ...]:
+        known(baselines)
+        return baselines
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
@@ -173,6 +169,9 @@ class StudySpec(Closed):
             *self._budget_problems(),
             *self._controller_problems(),
             *self._penalty_problems(),
+            *baseline_problems(
+                self.baselines, self.trainer.rows, allow_biased=self.allow_biased
+            ),
             *unknown_golds(self.objective, self.task.golds),
             *guard_problems(self.guards, self.objective.metric, self.objective.kl_limit),
         ]
@@ -210,7 +209,7 @@ class StudySpec(Closed):
         return problems
 
     def _controller_problems(self) -> list[tuple[str, str]]:
-        recipes = {RECIPES[name].controller for name in self.baselines}
+        recipes = {setting(one).controller for one in self.baselines}
         problems = control_problems(self.search, self.control, recipes)
         horizon = self.search.horizon and self.search.horizon.smallest()
         shortest = CONTROLLER_CLIP * self.trainer.rows
@@ -228,7 +227,8 @@ class StudySpec(Closed):
     def _penalty_problems(self) -> list[tuple[str, str]]:
         """Settings of penalties that no trial has."""
         penalties = {Penalty(str(value)) for value in self.search.penalty.values()}
-        penalties |= {RECIPES[name].penalty for name in self.baselines}
+        given = {setting(one).penalty for one in self.baselines}
+        penalties |= {penalty for penalty in given if penalty is not None}
         kl = self.trainer.kl
         problems: list[tuple[str, str]] = []
         if kl.credit is not None and not any(p.in_reward for p in penalties):

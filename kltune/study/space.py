@@ -18,10 +18,12 @@ from scipy.stats import qmc
 from kltune import units
 from kltune.errors import RunError
 from kltune.metrics.record import RewardScale
-from kltune.spec.recipes import RECIPES, Recipe
+from kltune.spec.baseline import BaselineSpec, setting
+from kltune.spec.recipes import Recipe
 from kltune.spec.search import Dimension, SearchSpec, Value
 from kltune.spec.study import StudySpec
 from kltune.spec.trial import BetaUnit, ControllerKind, KLUnit, TrialSpec
+from kltune.study.written import NEEDS_SCALE, written_setting
 from kltune.trial.words import NOISE
 
 Params = dict[str, Value]
@@ -108,8 +110,8 @@ def fixed_trials(spec: StudySpec, scale: RewardScale | None) -> tuple[PlannedTri
     missing or can't be used.
     """
     fixed = [
-        PlannedTrial(f"baseline:{name}", _from_recipe(RECIPES[name], spec, scale))
-        for name in spec.baselines
+        PlannedTrial(f"baseline:{setting(one).name}", _from_baseline(setting(one), spec, scale))
+        for one in spec.baselines
     ]
     if spec.search.beta.zero:
         fixed.append(PlannedTrial("zero", setting_of({"beta": 0.0, **_learning_rate(spec)}, spec)))
@@ -128,28 +130,36 @@ def _repeats(spec: StudySpec, arms: Sequence[PlannedTrial]) -> list[PlannedTrial
     ]
 
 
+def _from_baseline(
+    given: Recipe | BaselineSpec, spec: StudySpec, scale: RewardScale | None
+) -> TrialSpec:
+    try:
+        if isinstance(given, BaselineSpec):
+            return written_setting(given, spec, scale, _learning_rate(spec))
+        return _from_recipe(given, spec, scale)
+    except ValueError as error:
+        raise RunError(f"baseline {given.name}: {error}") from error
+
+
 def _from_recipe(recipe: Recipe, spec: StudySpec, scale: RewardScale | None) -> TrialSpec:
     needs_sigma = recipe.beta_in == "advantage" and spec.beta_unit is BetaUnit.REWARD
     needs_length = recipe.target_kl_seq is not None and spec.kl_unit is KLUnit.TOKEN
     if scale is None and (needs_sigma or needs_length):
-        raise RunError(f"baseline {recipe.name}: needs the proxy's scale under the reference first")
+        raise ValueError(NEEDS_SCALE)
     params: Params = {
         **_learning_rate(spec),
         "beta": recipe.beta,
         "penalty": recipe.penalty.value,
         "controller": recipe.controller.value,
     }
-    try:
-        if scale is not None and needs_sigma:
-            params["beta"] = units.beta_of_coefficient(recipe.beta, spec.beta_unit, scale.sigma)
-        if recipe.target_kl_seq is not None:
-            params["target_kl"] = (
-                units.kl_per_token(recipe.target_kl_seq, scale.mean_tokens)
-                if scale is not None and needs_length
-                else recipe.target_kl_seq
-            )
-    except ValueError as error:
-        raise RunError(f"baseline {recipe.name}: {error}") from error
+    if scale is not None and needs_sigma:
+        params["beta"] = units.beta_of_coefficient(recipe.beta, spec.beta_unit, scale.sigma)
+    if recipe.target_kl_seq is not None:
+        params["target_kl"] = (
+            units.kl_per_token(recipe.target_kl_seq, scale.mean_tokens)
+            if scale is not None and needs_length
+            else recipe.target_kl_seq
+        )
     if recipe.horizon is not None:
         params["horizon"] = recipe.horizon
     return setting_of(params, spec)
