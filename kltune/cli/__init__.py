@@ -8,48 +8,107 @@ from __future__ import annotations
 import io
 import os
 import sys
-from typing import Annotated
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Annotated, Any, Final
 
 import typer
+from typer.core import TyperGroup
 
 from kltune import __version__
 from kltune.cli import (
     audit,
     check,
     confirm,
+    convert,
     diagnose,
     explain,
     export,
+    init,
+    ls,
     plan,
     preview,
     replay,
     report,
+    status,
     sweep,
     task,
     transfer,
+    ui,
     validate,
 )
 from kltune.errors import KltuneError
 
+SECTIONS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
+    {
+        "Before a run": {
+            "init": "Write a spec, every line explained, by flags or questions.",
+            "check": "Check tokens, masks, log-probs, KL, scorers before training.",
+            "preview": "Forecast gold against KL from samples, without training.",
+            "plan": "Say how many prompts, seeds and minutes a difference takes.",
+        },
+        "The run": {
+            "sweep": "Run the trials of a spec; the same command again resumes.",
+            "status": "Say where a study stands, while it runs or after.",
+            "ls": "List studies with state, best gold and its KL.",
+            "ui": "Show a study in a browser: live report, MLflow, Optuna.",
+        },
+        "Its answer": {
+            "report": "Write a study's report, or compare several studies.",
+            "confirm": "Train the winner and its rivals on fresh seeds.",
+            "validate": "Judge go or no-go, on one page.",
+            "transfer": "Compare the same study on several model sizes.",
+            "export": "Write the answer in another trainer's keys and units.",
+            "convert": "Turn one trainer's KL settings into another's.",
+        },
+        "To understand": {
+            "audit": "Compare the gradient of each KL penalty with the exact one.",
+            "diagnose": "Say what is wrong with any trainer's run, from its log.",
+            "replay": "Run one trial again: the same to the last bit?",
+            "explain": "Answer questions about KL, one screen each.",
+            "task": "Rebuild what the built-in task ships.",
+        },
+    }
+)
+"""Every command in the order of use, and what it does in one line of `kltune --help`."""
+
+
+class _BySection(TyperGroup):
+    """Lists the commands by section."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        del ctx
+        width = max(map(len, self.commands))
+        for title, lines in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), text) for name, text in lines.items()])
+
+
 app = typer.Typer(
     name="kltune",
+    cls=_BySection,
     help="Tune the KL setting of LLM-RL by many short trials, judged by a held-out gold metric.",
     epilog="Example: kltune sweep sweeps/kitchen.yaml",
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
 )
+app.command("init", epilog=init.EXAMPLE)(init.command)
 app.command("check", epilog=check.EXAMPLE)(check.command)
 app.command("preview", epilog=preview.EXAMPLE)(preview.command)
 app.command("plan", epilog=plan.EXAMPLE)(plan.command)
 app.command("sweep", epilog=sweep.EXAMPLE)(sweep.command)
+app.command("status", epilog=status.EXAMPLE)(status.command)
+app.command("ls", epilog=ls.EXAMPLE)(ls.command)
+app.command("ui", epilog=ui.EXAMPLE)(ui.command)
+app.command("report", epilog=report.EXAMPLE)(report.command)
 app.command("confirm", epilog=confirm.EXAMPLE)(confirm.command)
 app.command("validate", epilog=validate.EXAMPLE)(validate.command)
 app.command("transfer", epilog=transfer.EXAMPLE)(transfer.command)
-app.command("report", epilog=report.EXAMPLE)(report.command)
 app.command("export", epilog=export.EXAMPLE)(export.command)
+app.command("convert", epilog=convert.EXAMPLE)(convert.command)
 app.command("audit", epilog=audit.EXAMPLE)(audit.command)
 app.command("diagnose", epilog=diagnose.EXAMPLE)(diagnose.command)
 app.command("replay", epilog=replay.EXAMPLE)(replay.command)
@@ -83,7 +142,7 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     try:
-        app()
+        app(prog_name="kltune")  # also as `python -m kltune`: shells complete that name
     except KltuneError as error:
         # A message may hold what a model's or a user's code said: it must do nothing to the terminal.
         from kltune.report.text import visible

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from kltune.cli import flags
+from kltune.cli import complete, flags
 
 EXAMPLE = "Example: kltune audit sweeps/kitchen.yaml"
 
@@ -17,6 +17,7 @@ def command(
         Path,
         typer.Argument(
             metavar="TARGET",
+            autocompletion=complete.studies,
             help="Spec, study folder or model folder.",
         ),
     ],

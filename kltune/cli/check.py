@@ -7,13 +7,18 @@ from typing import Annotated
 
 import typer
 
-from kltune.cli import flags
+from kltune.cli import complete, flags
 
 EXAMPLE = "Example: kltune check sweeps/kitchen.yaml"
 
 
 def command(
-    spec: Annotated[Path, typer.Argument(metavar="SPEC", help="YAML file, see sweeps/.")],
+    spec: Annotated[
+        Path,
+        typer.Argument(
+            metavar="SPEC", autocompletion=complete.specs, help="YAML file, see sweeps/."
+        ),
+    ],
     samples: Annotated[
         int | None,
         typer.Option(

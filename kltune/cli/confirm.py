@@ -7,13 +7,18 @@ from typing import Annotated
 
 import typer
 
-from kltune.cli import flags
+from kltune.cli import complete, flags
 
 EXAMPLE = "Example: kltune confirm studies/kitchen-grpo --top 3 --seeds 10"
 
 
 def command(
-    study: Annotated[Path, typer.Argument(metavar="STUDY", help="Study folder that has ended.")],
+    study: Annotated[
+        Path,
+        typer.Argument(
+            metavar="STUDY", autocompletion=complete.studies, help="Study folder that has ended."
+        ),
+    ],
     top: Annotated[
         int,
         typer.Option(

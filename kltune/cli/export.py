@@ -7,21 +7,35 @@ from typing import Annotated
 
 import typer
 
-from kltune.cli import flags
+from kltune.cli import complete, flags
 
 EXAMPLE = "Example: kltune export studies/kitchen-grpo --to verl --batch 8192 --group 8"
 
 
 def command(
-    study: Annotated[Path, typer.Argument(metavar="STUDY", help="The study's folder.")],
+    study: Annotated[
+        Path,
+        typer.Argument(
+            metavar="STUDY", autocompletion=complete.studies, help="The study's folder."
+        ),
+    ],
     to: Annotated[
         str,
-        typer.Option(metavar="NAME", help="trl, verl, openrlhf, nemo-rl, json, tripwire, peft."),
+        typer.Option(
+            metavar="NAME",
+            autocompletion=complete.words(
+                *complete.TRAINERS, "json", "tripwire", "peft", "csv", "parquet"
+            ),
+            help="For whom: see above.",
+        ),
     ],
     trial: Annotated[
         int | None,
         typer.Option(
-            metavar="N", parser=flags.seed, help="Its setting.  [default: the recommended one]"
+            metavar="N",
+            parser=flags.seed,
+            autocompletion=complete.trials,
+            help="Its setting.  [default: the recommended one]",
         ),
     ] = None,
     version: Annotated[
@@ -49,13 +63,16 @@ def command(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write there; a folder for peft.  [default: stdout]"),
+        typer.Option(
+            metavar="FILE", help="Write there (peft, tables: a folder).  [default: stdout]"
+        ),
     ] = None,
 ) -> None:
     """Write the setting of STUDY for another trainer, every value with its source.
 
-    All is converted; sizes that are not given are the study's. What the trainer
-    can't do is refused. Exit code: 0 written, 2 refused, 3 no feasible trial.
+    --to trl, verl, openrlhf, nemo-rl, json, peft or tripwire; csv or parquet:
+    tables of all trials. What the trainer can't do is refused. Exit code: 0
+    written, 2 refused, 3 no feasible trial.
     """
     from kltune.export.target import Sizes
     from kltune.launch.export import ExportRequest, run_export

@@ -7,11 +7,15 @@ from typing import Annotated
 
 import typer
 
+from kltune.cli import complete
+
 EXAMPLE = "Example: kltune plan sweeps/kitchen.yaml --difference 0.1"
 
 
 def command(
-    spec: Annotated[Path, typer.Argument(metavar="SPEC", help="The spec (YAML).")],
+    spec: Annotated[
+        Path, typer.Argument(metavar="SPEC", autocompletion=complete.specs, help="The spec (YAML).")
+    ],
     difference: Annotated[
         float | None,
         typer.Option(metavar="D", help="Gold difference to see.  [default: a table of several]"),

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from kltune.cli import flags
+from kltune.cli import complete, flags
 
 EXAMPLE = "Example: kltune preview sweeps/kitchen.yaml"
 
@@ -17,6 +17,7 @@ def command(
         Path,
         typer.Argument(
             metavar="SPEC",
+            autocompletion=complete.specs_and_studies,
             help="Spec (YAML); a study folder weighs in what its trials learned.",
         ),
     ],

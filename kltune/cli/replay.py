@@ -7,15 +7,26 @@ from typing import Annotated
 
 import typer
 
-from kltune.cli import flags
+from kltune.cli import complete, flags
 
 EXAMPLE = "Example: kltune replay studies/kitchen-grpo --trial 7 --steps 1 --trace"
 
 
 def command(
-    study: Annotated[Path, typer.Argument(metavar="STUDY", help="The study's folder.")],
+    study: Annotated[
+        Path,
+        typer.Argument(
+            metavar="STUDY", autocompletion=complete.studies, help="The study's folder."
+        ),
+    ],
     trial: Annotated[
-        int, typer.Option(metavar="N", parser=flags.seed, help="Number of the trial.")
+        int,
+        typer.Option(
+            metavar="N",
+            parser=flags.seed,
+            autocompletion=complete.trials,
+            help="Number of the trial.",
+        ),
     ],
     steps: Annotated[
         int | None,

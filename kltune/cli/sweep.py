@@ -7,16 +7,25 @@ from typing import Annotated
 
 import typer
 
-from kltune.cli import flags
+from kltune.cli import complete, flags
 
 EXAMPLE = "Example: kltune sweep sweeps/kitchen.yaml --trials 8 --set trainer.steps=40"
 
 
 def command(
-    spec: Annotated[Path, typer.Argument(metavar="SPEC", help="YAML file, see sweeps/.")],
+    spec: Annotated[
+        Path,
+        typer.Argument(
+            metavar="SPEC", autocompletion=complete.specs, help="YAML file, see sweeps/."
+        ),
+    ],
     study: Annotated[
         Path | None,
-        typer.Option(metavar="PATH", help="Study folder.  [default: studies/<name>]"),
+        typer.Option(
+            metavar="PATH",
+            autocompletion=complete.studies,
+            help="Study folder.  [default: studies/<name>]",
+        ),
     ] = None,
     trials: Annotated[
         int | None,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from kltune.cli import flags
+from kltune.cli import complete, flags
 
 EXAMPLE = "Example: kltune transfer studies/kitchen-grpo-small studies/kitchen-grpo"
 
@@ -15,7 +15,11 @@ EXAMPLE = "Example: kltune transfer studies/kitchen-grpo-small studies/kitchen-g
 def command(
     studies: Annotated[
         list[Path],
-        typer.Argument(metavar="STUDY...", help="Study folders: one spec, models of other sizes."),
+        typer.Argument(
+            metavar="STUDY...",
+            autocompletion=complete.studies,
+            help="Study folders: one spec, models of other sizes.",
+        ),
     ],
     parameters: Annotated[
         str | None,

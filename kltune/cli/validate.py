@@ -7,11 +7,18 @@ from typing import Annotated
 
 import typer
 
+from kltune.cli import complete
+
 EXAMPLE = "Example: kltune validate studies/kitchen-grpo"
 
 
 def command(
-    study: Annotated[Path, typer.Argument(metavar="STUDY", help="The study's folder.")],
+    study: Annotated[
+        Path,
+        typer.Argument(
+            metavar="STUDY", autocompletion=complete.studies, help="The study's folder."
+        ),
+    ],
     no_gold: Annotated[
         bool,
         typer.Option("--no-gold", help="Don't run the gold function on kept completions again."),

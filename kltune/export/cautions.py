@@ -35,6 +35,12 @@ NOT_SET: Final = "learning rate and number of steps are the study's and are not 
 def heading(winner: Winner, target: Target) -> tuple[str, ...]:
     """The first lines of every exported file: what it is, what it is worth, when to stop."""
     source, setting = winner.source, winner.setting
+    if source.read_from:
+        return (
+            f"{target.framework} {target.version}, converted by kltune from {source.study} ({source.read_from}): "
+            "nothing was measured, every value is that file's or its release's default",
+            f"keys: {target.keys.source}",
+        )
     how = "recommended" if source.is_recommended else "chosen by --trial, not the recommended one"
     lines = [
         f"{target.framework} {target.version}, exported by kltune from study {source.study}, trial {source.trial} "
@@ -135,7 +141,7 @@ def cautions(winner: Winner, target: Target) -> list[str]:
             f"{winner.setting.penalty} takes the KL over the vocabulary; here only the sampled token's can be had: "
             "the same expected gradient with more noise"
         )
-    if not target.is_studied:
+    if not (target.is_studied or source.read_from):
         found.append(NOT_SET)
     return found
 
@@ -148,6 +154,8 @@ def doubt_words(winner: Winner) -> tuple[str, ...]:
 
 def no_kl_words(winner: Winner) -> str:
     """Why there is no KL: only of the recommended trial was it found to be best."""
+    if winner.source.read_from:
+        return "no KL in the study, so no reference model"
     if winner.source.is_recommended and winner.setting.beta == 0:
         return "the study found beta = 0 best: no KL, no reference model"
     return f"trial {winner.source.trial} has beta = 0: no KL, no reference model"

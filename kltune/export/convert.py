@@ -217,6 +217,8 @@ def _in_reward(winner: Winner) -> bool:
 
 
 def _no_scale(winner: Winner) -> str:
+    if winner.source.read_from:
+        return "--sigma: needed"
     name = "sigma_r" if winner.trainer.algorithm == "grpo" else "std_r"
     return (
         f"{winner.source.study}: {name} of the reference is not on record (reference.json), so beta can't be "

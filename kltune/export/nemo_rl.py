@@ -255,7 +255,8 @@ def _sizes(winner: Winner, target: Target) -> list[Key]:
 
 
 def _optimiser(winner: Winner, target: Target) -> list[Key]:
-    trainer, rank, is_set = winner.trainer, winner.source.lora_rank, target.is_studied
+    trainer, rank = winner.trainer, winner.source.lora_rank
+    is_set = target.is_studied or bool(winner.source.read_from)
     what = "all weights" if rank is None else f"LoRA of rank {rank}"
     comment = f"the study's, for {what} on {winner.source.base}"
     keys = [

@@ -10,7 +10,7 @@ from kltune.export.key import Key, Value
 from kltune.export.releases import Version
 from kltune.export.target import Target
 
-_OLD: Final[Mapping[str, str]] = MappingProxyType(
+OLD_NAMES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "--algo.advantage.estimator": "--advantage_estimator",
         "--algo.advantage.gamma": "--gamma",
@@ -58,7 +58,7 @@ def dynamic_batch_words(number: Version) -> tuple[str, ...]:
 def flag(target: Target, name: str, value: Value, comment: str, *, is_set: bool = True) -> Key:
     """Under the name that the release has; where it has none, under the old one."""
     if name not in target.keys:
-        name = _OLD.get(name, name)
+        name = OLD_NAMES.get(name, name)
     if name == "--max_new_tokens" and name not in target.keys:
         name = "--generate_max_len"
     return Key(name, value, comment, is_set)

@@ -106,5 +106,6 @@ def _read(framework: str, version: str) -> KeyList:
         source.get("wheel")
         or f"tag {source['tag']}, commit {source['commit'][:9]}, {source['date']}"
     )
-    defaults = {name: value for part in facts["files"] for name, value in part["keys"].items()}
+    parts = reversed(facts["files"])  # a class of its own stands before the one that it extends
+    defaults = {name: value for part in parts for name, value in part["keys"].items()}
     return KeyList(framework, version, words, defaults)

@@ -38,6 +38,8 @@ class Source:
     """None: all weights were trained."""
     doubt: str = ""
     """What is wrong with the trial, as words after its number; empty where nothing is."""
+    read_from: str = ""
+    """Framework and release of the configuration that it was read from; empty where a study found it."""
 
 
 @dataclass(frozen=True, slots=True)

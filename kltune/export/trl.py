@@ -253,7 +253,8 @@ def _reference(winner: Winner, warnings: list[str]) -> list[Key]:
 
 
 def _optimiser(winner: Winner, target: Target) -> list[Key]:
-    trainer, rate, is_set = winner.trainer, winner.setting.learning_rate, target.is_studied
+    trainer, rate = winner.trainer, winner.setting.learning_rate
+    is_set = target.is_studied or bool(winner.source.read_from)
     rank = winner.source.lora_rank
     what = "all weights" if rank is None else f"LoRA of rank {rank}"
     keys = [

@@ -75,7 +75,7 @@ def export_verl(winner: Winner, target: Target) -> Exported:
         why_not = f"verl {target.version} has no horizon among its keys"
     beta = convert.held(winner, framework="verl", why_not=why_not)
     warnings += beta.warnings
-    if target.is_studied:
+    if target.is_studied and not winner.source.read_from:
         warnings.append(NOT_SET)  # other sizes are warned of with it already
     keys = [
         *_advantage(winner, target, warnings),
@@ -254,7 +254,8 @@ def _sizes(winner: Winner, target: Target) -> list[Key]:
 
 
 def _optimiser(winner: Winner, target: Target) -> list[Key]:
-    trainer, rank, is_set = winner.trainer, winner.source.lora_rank, False
+    trainer, rank = winner.trainer, winner.source.lora_rank
+    is_set = bool(winner.source.read_from)
     what = "all weights" if rank is None else f"LoRA of rank {rank}"
     rate = winner.setting.learning_rate
     keys = [

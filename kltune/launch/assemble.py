@@ -21,7 +21,7 @@ from kltune.trainer.encode import PromptEncoder
 from kltune.trainer.model import LoadedModel, load_model
 from kltune.trainer.parts import BankSettings
 from kltune.trainer.scale import measure_scale
-from kltune.trainer.sources import ModelSource, resolve_model
+from kltune.trainer.sources import ModelSource, find_model
 
 REFERENCE = "reference.json"
 """The proxy under the reference, in the study folder."""
@@ -59,8 +59,7 @@ def find_inputs(spec: LoadedSpec) -> Inputs:
         return resolve_path(spec, text)
 
     task = load_task(spec.spec.task, look_up)
-    model = spec.spec.model
-    return Inputs(task, resolve_model(model.base, model.gguf_file, look_up))
+    return Inputs(task, find_model(spec.spec.model, look_up))
 
 
 def load_ground(

@@ -1,4 +1,4 @@
-"""``kltune export``: a study in, its setting as another trainer's configuration out. Nothing is trained."""
+"""``kltune export``: a study in, its setting as another trainer's configuration, or its tables, out. Nothing is trained."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ EXPORTERS: Final[Mapping[str, Callable[[Winner, Target], Exported]]] = MappingPr
         "nemo-rl": export_nemo_rl,
     }
 )
-TARGETS: Final = (*EXPORTERS, "json", "tripwire", "peft")
+TABLES: Final = ("csv", "parquet")
+"""Targets that are the study's own tables, not a setting."""
+TARGETS: Final = (*EXPORTERS, "json", "tripwire", "peft", *TABLES)
 WATCHED: Final = ("trl", "verl", "openrlhf")
 """Frameworks whose log a tripwire can read, in the order in which they are tried."""
 
@@ -70,7 +72,12 @@ class ExportRequest:
             problems += self._misplaced()
         if not self.study_path.is_dir():
             problems.append(f"STUDY: {self.study_path}: no such folder")
-        if self.out is not None and self.to != "peft":
+        if self.out is not None and self.to in TABLES:
+            # pandas takes a second to import: only where tables are asked for.
+            from kltune.frames.files import refused as tables_refused
+
+            problems += tables_refused(self.out)
+        elif self.out is not None and self.to != "peft":
             problems += refused(self.out)
         if problems:
             raise SpecError("; ".join(problems))
@@ -91,59 +98,96 @@ class ExportRequest:
             )
         if self.to != "tripwire" and self.framework is not None:
             problems.append(f"--framework: only with --to tripwire (got --to {self.to})")
-        if self.version is not None and self.to in ("json", "peft"):
+        if self.version is not None and self.to in ("json", "peft", *TABLES):
             problems.append(f"--version: has no meaning with --to {self.to}")
-        if self.to == "peft":
-            problems += [] if self.out is not None else ["--out: needed with --to peft: a folder"]
+        if self.to in TABLES and self.trial is not None:
+            problems.append(f"--trial: has no meaning with --to {self.to}, which writes all trials")
+        if self.to in ("peft", *TABLES):
+            if self.out is None:
+                problems.append(f"--out: needed with --to {self.to}: a folder")
             if self.sizes != Sizes():
                 problems.append(
-                    "--batch, --group, --mean-tokens and --max-new-tokens: have no meaning with --to peft"
+                    "--batch, --group, --mean-tokens and --max-new-tokens: have no meaning with "
+                    f"--to {self.to}"
                 )
         return problems
 
 
+@dataclass(frozen=True, slots=True)
+class ExportResult:
+    """What an export gives: a text, or files that are written already."""
+
+    text: str | None
+    warnings: tuple[str, ...]
+    done: tuple[str, ...] = ()
+    """One line for each thing written."""
+
+
 def run_export(request: ExportRequest) -> ExitCode:
-    """Write the configuration, or say why there is none.
+    """Write the configuration or the tables, or say why there is nothing to write.
 
     Raises:
         SpecError: flags, or a setting that the framework can't run: with the nearest thing that works.
         StudyError: the folder is no study, or has no such trial.
         RunError: the file can't be written.
     """
+    found = make_export(request)
+    if isinstance(found, NoAnswer):
+        say(" ".join((found.reason, "Nothing to export.", *found.advice)))
+        return ExitCode.NO_FEASIBLE_TRIAL
+    for warning in found.warnings:
+        say(f"warning: {warning}")
+    for line in found.done:
+        say(line)
+    if found.text is not None:
+        _write(request, found.text)
+    return ExitCode.DONE
+
+
+def make_export(request: ExportRequest) -> ExportResult | NoAnswer:
+    """The same without a word to anyone; a text is not written to ``out`` yet. Raises as `run_export`."""
     request.check()
     study = read_study(request.study_path)
+    if request.to in TABLES:
+        return _tables(request, study)
+    doubts: tuple[str, ...] = ()
     if request.trial is None:
         winner = recommended(study)
         if winner is None:
             answer = recommend(study)
             assert isinstance(answer, NoAnswer), "there is no winner"
-            say(" ".join((answer.reason, "Nothing to export.", *answer.advice)))
-            return ExitCode.NO_FEASIBLE_TRIAL
+            return answer
         other = confirmed_instead(study)
         if other is not None:
-            say(
-                f"warning: the confirmation puts trial {other} above it: --trial {other} exports that one"
+            doubts = (
+                f"the confirmation puts trial {other} above it: --trial {other} exports that one",
             )
     else:
         winner = of_trial(study, request.trial)
     if request.to == "peft":
-        _write_adapter(request, winner)
-        return ExitCode.DONE
-    text, warnings = _text(request, study, winner)
-    for warning in warnings:
-        say(f"warning: {warning}")
-    _write(request, text)
-    return ExitCode.DONE
+        found = _adapter(request, winner)
+    else:
+        found = ExportResult(*_text(request, study, winner))
+    return replace(found, warnings=(*doubts, *found.warnings))
 
 
-def _write_adapter(request: ExportRequest, winner: Winner) -> None:
+def _tables(request: ExportRequest, study: StudyRows) -> ExportResult:
+    from kltune.frames.files import write_tables
+
+    assert request.out is not None, "checked before"
+    paths = write_tables(study, request.out, request.to)
+    return ExportResult(None, (), tuple(f"wrote {path}" for path in paths))
+
+
+def _adapter(request: ExportRequest, winner: Winner) -> ExportResult:
     from kltune.launch.export_peft import export_peft
 
     assert request.out is not None, "checked before"
     written = export_peft(request.study_path, winner, request.out)
-    for warning in (*doubt_words(winner), *written.warnings):
-        say(f"warning: {warning}")
-    say(f"wrote {written.path}: the adapter of trial {winner.source.trial} at step {written.step}")
+    line = (
+        f"wrote {written.path}: the adapter of trial {winner.source.trial} at step {written.step}"
+    )
+    return ExportResult(None, (*doubt_words(winner), *written.warnings), (line,))
 
 
 def _text(request: ExportRequest, study: StudyRows, winner: Winner) -> tuple[str, tuple[str, ...]]:

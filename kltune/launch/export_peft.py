@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from kltune.errors import EnvironmentMissingError, SpecError
 from kltune.export.adapter import BaseLayers, PeftFolder, read_adapter, write_peft
 from kltune.export.setting import Winner
+from kltune.launch.export_start import start_note, with_start
 from kltune.launch.writable import takes_files
 from kltune.metrics.jsonl import read_json
 from kltune.spec.load import LoadedSpec, from_resolved, resolve_path
 from kltune.spec.model import ModelSpec
-from kltune.trainer.sources import ModelSource, resolve_model
+from kltune.trainer.sources import ModelSource, find_model
 
 
 def export_peft(study: Path, winner: Winner, out: Path) -> PeftFolder:
@@ -28,10 +30,12 @@ def export_peft(study: Path, winner: Winner, out: Path) -> PeftFolder:
     if not takes_files(out):
         raise SpecError(f"--out: {out} can't be written to; give a folder that can")
     loaded = LoadedSpec(spec, "", study / "spec.yaml")
-    source = resolve_model(
-        spec.model.base, spec.model.gguf_file, lambda text: resolve_path(loaded, text)
-    )
-    return write_peft(adapter, base_layers(spec.model, source), winner, out)
+    source = find_model(spec.model, lambda text: resolve_path(loaded, text))
+    base = base_layers(spec.model, source)
+    if source.adapter is None:
+        return write_peft(adapter, base, winner, out)
+    written = write_peft(with_start(adapter, base, Path(source.adapter)), base, winner, out)
+    return replace(written, warnings=(*written.warnings, start_note(source.adapter)))
 
 
 def base_layers(spec: ModelSpec, source: ModelSource) -> BaseLayers:
@@ -43,6 +47,9 @@ def base_layers(spec: ModelSpec, source: ModelSource) -> BaseLayers:
     """
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
+
+    from kltune.trainer.adapted_layers import size_of
+    from kltune.trainer.runnable import body_of
 
     gguf = {} if source.gguf_file is None else {"gguf_file": source.gguf_file}
     trust = spec.trust_remote_code
@@ -60,10 +67,8 @@ def base_layers(spec: ModelSpec, source: ModelSource) -> BaseLayers:
             f"model.base: the configuration of {spec.base!r} could not be loaded: {first}"
         ) from error
     modules = dict(model.named_modules())
-    body = next(name for name, module in modules.items() if module is model.base_model)
-    linear = {
-        name: (module.out_features, module.in_features)
-        for name, module in modules.items()
-        if isinstance(module, torch.nn.Linear)
-    }
+    own_body = body_of(model)
+    body = next(name for name, module in modules.items() if module is own_body)
+    sizes = {name: size_of(module) for name, module in modules.items()}
+    linear = {name: (size[1], size[0]) for name, size in sizes.items() if size is not None}
     return BaseLayers(source.pretrained, source.gguf_file, body, linear)

@@ -31,6 +31,8 @@ def fingerprints(task: Task, source: ModelSource) -> dict[str, str]:
         if isinstance(scorer, FunctionScorer):
             found[role] = _code_digest(scorer)
     found["model"] = _model_digest(source)
+    if source.adapter is not None:
+        found["start adapter"] = _folder_digest(Path(source.adapter))
     return found
 
 
@@ -79,6 +81,10 @@ def _model_digest(source: ModelSource) -> str:
     folder = Path(source.pretrained)
     if source.kind == "hub" or not folder.is_dir():
         return f"hub:{source.pretrained}"
+    return _folder_digest(folder)
+
+
+def _folder_digest(folder: Path) -> str:
     digest = hashlib.sha256()
     for path in sorted(folder.iterdir()):
         if path.is_file() and path.name.endswith(_ENDS):

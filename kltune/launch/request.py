@@ -22,6 +22,8 @@ class SweepRequest:
     dry_run: bool = False
     seed: int | None = None
     as_json: bool = False
+    command: tuple[str, ...] | None = None
+    """Words that start the same study again; None: those that started this process."""
 
     def load(self) -> LoadedSpec:
         """The spec with the flags on top of ``--set`` on top of the file."""

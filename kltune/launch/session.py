@@ -104,7 +104,9 @@ def run_session(
             say(f"moved the old study to {near(old)}")
         if request.fresh or not study_path.exists():
             held.enter_context(lock_study(study_path))
-        session = _Session(spec, study_path, inputs, tracker, result if request.as_json else None)
+        command = request.command or ("kltune", *sys.argv[1:])
+        shown = result if request.as_json else None
+        session = _Session(spec, study_path, inputs, tracker, shown, command)
         return session.run(Ready(ground, scale, prints), stop)
 
 
@@ -127,6 +129,8 @@ class _Session:
     tracker: Tracker
     result: TextIO | None
     """Where the JSON goes, if it was asked for."""
+    command: tuple[str, ...]
+    """What starts the same study again."""
 
     def run(self, ready: Ready, stop: signals.StopRequest) -> ExitCode:
         """Open, train, report."""
@@ -145,7 +149,7 @@ class _Session:
         if facts["tracking"]["mlflow"] is not None:
             facts["tracking"]["mlflow"] = redact(facts["tracking"]["mlflow"])
         write_json(folder / "resolved.json", facts)
-        write_env(folder, ready.ground.loaded.device_facts(), ("kltune", *sys.argv[1:]))
+        write_env(folder, ready.ground.loaded.device_facts(), self.command)
         note_inputs(folder, ready.prints)
         keep_proxy(self.inputs.task, ready.ground.data.proxy, folder)
         keep_scale(folder, ready.scale)
@@ -261,10 +265,7 @@ class _Session:
         Console(stderr=True).print(ending)
 
     def _next_command(self) -> str:
-        if not (self.tracker.is_own and self.spec.spec.tracking.enabled):
-            return f"kltune report {shlex.quote(str(near(self.study_path)))}"
-        store = shlex.quote(f"sqlite:///{near(self.study_path)}/mlflow.db")
-        return f"mlflow ui --backend-store-uri {store}"
+        return f"kltune ui {shlex.quote(str(near(self.study_path)))}"
 
 
 def verdict_of(facts: Mapping[str, Any], *, is_cut_short: bool = False) -> ExitCode:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -42,7 +43,14 @@ class StopRequest:
 
     @contextmanager
     def listening(self) -> Generator[None]:
-        """Hear SIGINT and SIGTERM inside; the handlers before are put back."""
+        """Hear SIGINT and SIGTERM inside; the handlers before are put back.
+
+        In a thread beside the main one (a notebook's, a server's) Python allows no handlers: the host
+        program keeps its own, and only the wall budget stops the search early.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
         spare_forked_children()
         before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
         for number in before:
@@ -51,7 +59,8 @@ class StopRequest:
             yield
         finally:
             for number, handler in before.items():
-                signal.signal(number, handler)
+                # None: it was set by C code, and Python has no name for it.
+                signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
 def ignored(_number: int, _frame: FrameType | None) -> None:

@@ -129,13 +129,24 @@ def redact(text: str) -> str:
     )
 
 
-def reroot(study_path: Path) -> bool:
+def has_moved(study_path: Path) -> bool:
+    """Whether the study's own MLflow database names the artifacts of another folder; it is only read.
+
+    Raises `sqlite3.Error` where it can't be read.
+    """
+    path, here = study_path.absolute() / DATABASE, (study_path.absolute() / ARTIFACTS).as_uri()
+    with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=20)) as database:
+        return bool(_old_roots(database, here))
+
+
+def reroot(study_path: Path, database_path: Path | None = None) -> bool:
     """Point the study's own MLflow database at the folder it is in now; return whether it moved.
 
     MLflow stores absolute artifact addresses, so a copied study would read the original's.
-    Raises `StudyError` where the database can't be rewritten.
+    ``database_path``: a copy of the database to rewrite instead. Raises `StudyError` where it
+    can't be rewritten.
     """
-    path = study_path.absolute() / DATABASE
+    path = database_path or study_path.absolute() / DATABASE
     if not path.exists():
         return False
     new = (study_path.absolute() / ARTIFACTS).as_uri()
@@ -153,12 +164,7 @@ def _rewrite(database: sqlite3.Connection, new: str) -> bool:
     tables = {row[0] for row in database.execute("SELECT name FROM sqlite_master")}
     if "experiments" not in tables:
         return False
-    found = database.execute(
-        "SELECT DISTINCT artifact_location FROM experiments WHERE experiment_id <> 0"
-    )
-    # Ours alone: an experiment that a person added may keep its artifacts anywhere.
-    mine = re.compile(rf"file:.*/{ARTIFACTS}")
-    old_roots = [str(row[0]) for row in found if row[0] != new and mine.fullmatch(str(row[0]))]
+    old_roots = _old_roots(database, new)
     # The default experiment is MLflow's own and empty; its address names the working folder.
     default = "UPDATE experiments SET artifact_location = ? WHERE experiment_id = 0"
     database.execute(f"{default} AND artifact_location <> ?", (f"{new}/0", f"{new}/0"))
@@ -171,6 +177,15 @@ def _rewrite(database: sqlite3.Connection, new: str) -> bool:
                     (new, len(old) + 1, len(old) + 1, f"{old}/"),
                 )
     return bool(old_roots)
+
+
+def _old_roots(database: sqlite3.Connection, new: str) -> list[str]:
+    found = database.execute(
+        "SELECT DISTINCT artifact_location FROM experiments WHERE experiment_id <> 0"
+    )
+    # Ours alone: an experiment that a person added may keep its artifacts anywhere.
+    mine = re.compile(rf"file:.*/{ARTIFACTS}")
+    return [str(row[0]) for row in found if row[0] != new and mine.fullmatch(str(row[0]))]
 
 
 def _stage_in_sqlite(path: Path, name: str) -> str | None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from kltune.report.accounting import CUTS, Accounting, Cut, Limit, Shared, Steps, Time
 from kltune.report.canvas import INK, PAPER, drawing
+from kltune.report.charts.bars import bar_chart
 from kltune.report.document import Block, Facts, Figure, Figures, Paragraph
 from kltune.report.reckon import account
 from kltune.report.rows import StudyRows
@@ -217,8 +218,8 @@ def _steps_bar(steps: Steps) -> Figure | None:
     if len(parts) == 1:
         return None
     labels = [f"{label} {amount:,.0f}" for label, amount, _ in parts]
-    svg = _bar(f"{steps.planned:,} trial-steps planned", parts, labels)
-    return Figure(svg, "Trial-steps planned for the trials that ended, and what became of them.")
+    text = "Trial-steps planned for the trials that ended, and what became of them."
+    return _bar(text, f"{steps.planned:,} trial-steps planned", parts, labels)
 
 
 def _time_bar(time: Time) -> Figure | None:
@@ -230,7 +231,7 @@ def _time_bar(time: Time) -> Figure | None:
     is_wall = time.is_whole and time.worker_s == time.wall_s
     title = f"{duration(total)} of {'wall time' if is_wall else 'the workers'}"
     whose = "the search" if time.is_whole else "the steps and evaluations on record"
-    return Figure(_bar(title, parts, labels), f"Where the time of {whose} went.")
+    return _bar(f"Where the time of {whose} went.", title, parts, labels)
 
 
 def _time_parts(time: Time) -> list[Part]:
@@ -258,7 +259,7 @@ def _time_parts(time: Time) -> list[Part]:
     return [part for part in parts if part[1] > 0]
 
 
-def _bar(title: str, parts: Sequence[Part], labels: Sequence[str]) -> str:
+def _bar(text: str, title: str, parts: Sequence[Part], labels: Sequence[str]) -> Figure:
     with drawing(3.9, 0.66 + 0.19 * len(parts)) as (canvas, out):
         axes = canvas.subplots()
         left = 0.0
@@ -273,7 +274,7 @@ def _bar(title: str, parts: Sequence[Part], labels: Sequence[str]) -> str:
         axes.legend(
             loc="upper left", bbox_to_anchor=(0, 0), borderaxespad=0.2, borderpad=0, handlelength=1
         )
-    return out[0]
+    return Figure(out[0], text, chart=bar_chart(title, parts, labels))
 
 
 def _shares(parts: Sequence[Part]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kltune.report.choice import stop_point
 from kltune.report.compare import Difference
 from kltune.report.controller_rules import controller_words, reference_words, target_words
 from kltune.report.controllers import INERT_BELOW
@@ -28,8 +29,18 @@ from kltune.trial.words import (
 Fact = tuple[str, str]
 
 
-def headline(study: StudyRows, found: Recommendation, *, is_short: bool = False) -> str:
-    """The answer in one sentence; ``is_short``: without what it is worth, which a confirmation says better."""
+def headline(
+    study: StudyRows,
+    found: Recommendation,
+    *,
+    is_short: bool = False,
+    kl: tuple[float, float] | None = None,
+) -> str:
+    """The answer in one sentence.
+
+    ``is_short``: without what it is worth, which a confirmation says better; ``kl``: at the stop, in
+    nats per token and per sequence, where the confirmation measured it. None: the search's.
+    """
     setting, spec = found.best.setting, study.spec
     if setting.beta == 0:
         words = "Use no KL penalty (beta = 0)"
@@ -38,18 +49,13 @@ def headline(study: StudyRows, found: Recommendation, *, is_short: bool = False)
         unit = beta_unit_words(spec.beta_unit, spec.trainer.credit, setting.penalty)
         words = f"Use {penalty} with beta {number(setting.beta)} {unit}"
         words += _steering(study, found.best)
-    peak = found.best.peak
+    peak = stop_point(study, found.best)
     doubt = "" if not found.tied else f" Not told apart from {_others(len(found.tied))}."
     if peak is None:
         return f"{words}; {_stop_short(study, found)}.{doubt}"
-    if is_short:
-        return (
-            f"{words}; {_stop_short(study, found)}, at KL {both_units(peak.kl_token, peak.kl_seq)}."
-        )
-    return (
-        f"{words}; {_stop_short(study, found)}, at KL {both_units(peak.kl_token, peak.kl_seq)}. "
-        f"{_short_gold(study, found.best)}.{doubt}"
-    )
+    reached = both_units(*(kl or (peak.kl_token, peak.kl_seq)))
+    words += f"; {_stop_short(study, found)}, at KL {reached}."
+    return words if is_short else f"{words} {_short_gold(study, found.best)}.{doubt}"
 
 
 def _short_gold(study: StudyRows, row: TrialRow) -> str:

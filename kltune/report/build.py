@@ -1,24 +1,27 @@
-"""A study folder in; report.html, report.md and report.json in that folder out."""
+"""A study folder in; report.html, report.md and report.json in that folder out, or a page to serve."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from kltune.errors import RunError
 from kltune.metrics.jsonl import write_json
 from kltune.report.compare import worst_overoptimised
-from kltune.report.evidence import evidence_facts, gather_evidence
+from kltune.report.document import Document
+from kltune.report.evidence import Evidence, evidence_facts, gather_evidence
 from kltune.report.markdown import render_markdown
 from kltune.report.page import render_page
 from kltune.report.provenance import reproduce
-from kltune.report.recommend import Recommendation, recommend
-from kltune.report.rows import read_study
+from kltune.report.recommend import Answer, Recommendation, recommend
+from kltune.report.rows import StudyRows, read_study
 from kltune.report.sections import compose
 from kltune.report.summary import HTML, curve_data, summarise
 from kltune.report.tokens_blocks import token_facts
 from kltune.study.importance import Importance, measure_importance
+from kltune.trial.outcome import TrialState
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,25 @@ class ReportPaths:
     json: Path
 
 
+@dataclass(frozen=True, slots=True)
+class LivePage:
+    """The page as it is served while the sweep runs."""
+
+    html: str
+    is_over: bool
+    """Whether as many trials have ended as the budget asks for, and none runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Findings:
+    """What the report says, before it is laid out."""
+
+    study: StudyRows
+    answer: Answer
+    importance: Importance
+    evidence: Evidence
+
+
 def build_report(study_path: Path) -> ReportPaths:
     """Write the report from the record, whatever state the study is in.
 
@@ -39,13 +61,53 @@ def build_report(study_path: Path) -> ReportPaths:
         StudyError: The folder is not a study, or a newer kltune wrote it.
         RunError: The folder can't be written to.
     """
+    found = _find(study_path)
+    document = _compose(found)
+    paths = ReportPaths(study_path / HTML, study_path / "report.md", study_path / "report.json")
+    try:
+        _replace(paths.html, render_page(document))
+        _replace(paths.markdown, render_markdown(document))
+        write_json(paths.json, _data(found))
+    except OSError as error:
+        why = f"the report can't be written there: {error.strerror or error}"
+        raise RunError(f"{study_path}: {why}") from error
+    return paths
+
+
+def compose_report(study_path: Path, *, is_live: bool = False) -> Document:
+    """Lay the report out from the record; nothing is written.
+
+    Raises:
+        StudyError: The folder is not a study, or a newer kltune wrote it.
+    """
+    return replace(_compose(_find(study_path)), is_live=is_live)
+
+
+def render_live(study_path: Path) -> str:
+    """Draw the page that asks its server for news. Raises what `compose_report` does."""
+    return draw_live(study_path).html
+
+
+def draw_live(study_path: Path) -> LivePage:
+    """Draw the page that asks its server for news, and say whether any are due. Raises what `compose_report` does."""
+    found = _find(study_path)
+    html = render_page(replace(_compose(found), is_live=True))
+    return LivePage(html, is_over=is_over(found.study))
+
+
+def _find(study_path: Path) -> _Findings:
     study = read_study(study_path)
     answer = recommend(study)
-    importance = _importance(study_path)
-    evidence = gather_evidence(study, answer)
-    document = compose(study, answer, importance, evidence)
-    paths = ReportPaths(study_path / HTML, study_path / "report.md", study_path / "report.json")
-    data = {
+    return _Findings(study, answer, _importance(study_path), gather_evidence(study, answer))
+
+
+def _compose(found: _Findings) -> Document:
+    return compose(found.study, found.answer, found.importance, found.evidence)
+
+
+def _data(found: _Findings) -> dict[str, Any]:
+    study, answer, importance = found.study, found.answer, found.importance
+    return {
         **summarise(study, answer),
         "report": HTML,
         "importance": {
@@ -54,7 +116,7 @@ def build_report(study_path: Path) -> ReportPaths:
             "num_used": importance.num_used,
             "num_trials": importance.num_trials,
         },
-        "evidence": evidence_facts(study, answer, evidence),
+        "evidence": evidence_facts(study, answer, found.evidence),
         "tokens": token_facts(
             answer.best if isinstance(answer, Recommendation) else None,
             worst_overoptimised(study.trials),
@@ -63,14 +125,12 @@ def build_report(study_path: Path) -> ReportPaths:
         "environment": dict(study.environment),
         "command": reproduce(study),
     }
-    try:
-        _replace(paths.html, render_page(document))
-        _replace(paths.markdown, render_markdown(document))
-        write_json(paths.json, data)
-    except OSError as error:
-        why = f"the report can't be written there: {error.strerror or error}"
-        raise RunError(f"{study_path}: {why}") from error
-    return paths
+
+
+def is_over(study: StudyRows) -> bool:
+    """Whether as many trials have ended as the budget asks for, and none runs."""
+    ended = [row for row in study.trials if row.state in (TrialState.COMPLETE, TrialState.PRUNED)]
+    return len(ended) >= study.spec.budget.trials and not study.of_state(TrialState.RUNNING)
 
 
 def _importance(study_path: Path) -> Importance:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kltune.report.compare import spread_ratio
 from kltune.report.recommend import Answer, Recommendation
-from kltune.report.rows import StudyRows
+from kltune.report.rows import StudyRows, TrialRow
 from kltune.trial.outcome import StopReason, TrialState
 from kltune.trial.words import number, score
 
@@ -25,31 +25,58 @@ def cautions(study: StudyRows, answer: Answer) -> tuple[str, ...]:
             f"Missing from the record (their folders under trials/ are gone): trials {', '.join(lost)}. "
             "They count towards the budget but are in no table or figure here."
         )
-    best = answer.best.peak if isinstance(answer, Recommendation) else None
-    higher = [
-        t
-        for t in study.of_state(TrialState.PRUNED)
-        if best is not None and t.peak is not None and t.peak.gold > best.gold
-    ]
-    texts += [
-        f"Pruned trial {t.number} was higher at its best evaluation (gold {score(t.peak.gold, t.peak.gold_se)}, "
-        f"step {t.peak.step}) than the recommended one. Only complete trials are recommended."
-        for t in higher
-        if t.peak is not None
-    ]
     if isinstance(answer, Recommendation):
+        texts += _pruned(study, answer)
         texts += _biased(answer)
         texts += _warned(answer)
     texts += _faulty(study)
     texts += _touched(study)
-    for row in study.trials:
-        ratio = spread_ratio(study, row)
-        if ratio is not None and ratio > LARGEST_PENALTY_RATIO:
-            texts.append(
-                f"Trial {row.number}: the mean KL penalty is {number(ratio)} times the spread of the rewards "
-                "within a group, so the reward hardly counts. Lower beta or rescale the reward."
-            )
+    texts += _drowned(study)
     return tuple(texts)
+
+
+def _pruned(study: StudyRows, answer: Recommendation) -> list[str]:
+    """Pruned trials that were above the recommended one; one sentence for many."""
+    best = answer.best.peak
+    if best is None:
+        return []
+    higher = [
+        (row, row.peak)
+        for row in study.of_state(TrialState.PRUNED)
+        if row.peak is not None and row.peak.gold > best.gold
+    ]
+    if not higher:
+        return []
+    top, peak = max(higher, key=lambda pair: pair[1].gold)
+    place = f"(gold {score(peak.gold, peak.gold_se)}, step {peak.step})"
+    if len(higher) == 1:
+        head = f"Pruned trial {top.number} was higher at its best evaluation {place} than the recommended one."
+    else:
+        head = (
+            f"{len(higher)} pruned trials were higher at their best evaluation than the recommended one, the highest of "
+            f"them trial {top.number} {place}."
+        )
+    return [f"{head} Only complete trials are recommended."]
+
+
+def _drowned(study: StudyRows) -> list[str]:
+    """Trials in which nothing but the penalty could be learned; one sentence for many."""
+    found = [(ratio, row) for row in study.trials if (ratio := _ratio(study, row)) is not None]
+    if not found:
+        return []
+    ratio, worst = max(found, key=lambda pair: pair[0])
+    head = f"Trial {worst.number}: the"
+    if len(found) > 1:
+        head = f"In {len(found)} trials, most in trial {worst.number}, the"
+    return [
+        f"{head} mean KL penalty is {number(ratio)} times the spread of the rewards "
+        "within a group, so the reward hardly counts. Lower beta or rescale the reward."
+    ]
+
+
+def _ratio(study: StudyRows, row: TrialRow) -> float | None:
+    ratio = spread_ratio(study, row)
+    return ratio if ratio is not None and ratio > LARGEST_PENALTY_RATIO else None
 
 
 def _biased(answer: Recommendation) -> list[str]:

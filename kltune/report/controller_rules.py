@@ -36,6 +36,20 @@ def controller_words(study: StudyRows, row: TrialRow) -> str:
     return words
 
 
+def controller_short(study: StudyRows, row: TrialRow) -> str:
+    """What to set, without what it did; `controller_words` has its constants."""
+    setting, spec = row.setting, study.spec
+    kind = setting.controller
+    if kind is ControllerKind.FIXED:
+        return "none: beta is held"
+    if kind is ControllerKind.SCHEDULE:
+        return f"schedule: {_schedule_words(spec)}"
+    words = f"{kind.value}, target {target_words(study, row)}"
+    if kind is ControllerKind.PROPORTIONAL:
+        words += f", horizon {number(setting.horizon)} sequences"
+    return words + "".join(f"; {option}" for option in _options(spec))
+
+
 def target_words(study: StudyRows, row: TrialRow) -> str:
     """The target that was set, or the one that the trial measured for itself."""
     unit = KL_UNIT[study.spec.kl_unit]

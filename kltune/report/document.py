@@ -139,6 +139,10 @@ class Sheet:
     """Columns of its evaluations and steps by name, as the script draws them."""
     commands: tuple[str, ...]
     """To run it again, to export it."""
+    kl_unit: str = ""
+    """Unit of the curves of KL, e.g. ``nats/token``."""
+    beta_unit: str = ""
+    """Unit of beta in words."""
 
 
 Block = Paragraph | Bullets | Facts | Grid | Figures | Cards | Code | Hero

@@ -10,7 +10,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kltune.report.canvas import INK, Trace, draw_traces, drawing
+from kltune.report.charts.frontier import Named, frontier_chart
+from kltune.report.charts.importance import importance_chart
+from kltune.report.charts.steps import steps_chart
+from kltune.report.colours import (
+    BEST,
+    BETA_COLOUR,
+    GOLD_COLOUR,
+    HIGH,
+    KL_COLOUR,
+    LOW,
+    MIDDLE,
+    PROXY_COLOUR,
+    WORST,
+)
 from kltune.report.document import Figure
+from kltune.report.overlays import Overlay
 from kltune.report.rows import Checkpoint, TrialRow
 from kltune.spec.trial import KLUnit
 from kltune.trial.words import KL_UNIT, number
@@ -19,26 +34,31 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
-LOW, MIDDLE, HIGH = "#3b82f6", "#a489b4", "#f59e0b"
-BEST, WORST, ZERO = "#16a34a", "#dc2626", INK
-GOLD_COLOUR, PROXY_COLOUR = "#0d9488", "#8b5cf6"
-KL_COLOUR, BETA_COLOUR = "#3b82f6", "#f59e0b"
+ZERO = INK
 
 
 def against_kl(
-    rows: Sequence[TrialRow], best: TrialRow | None, worst: TrialRow | None, beta_unit: str
+    rows: Sequence[TrialRow],
+    best: TrialRow | None,
+    worst: TrialRow | None,
+    beta_unit: str,
+    over: Overlay | None = None,
 ) -> tuple[Figure, Figure]:
-    """Gold and proxy of every trial against the square root of the sequence KL."""
-    return (
+    """Gold and proxy of every trial against the square root of the sequence KL, with the curves of ``over``."""
+    captions = {
+        "gold": "Gold against √(sequence KL), every trial.",
+        "proxy": "Proxy against √(sequence KL). Where it rises while gold falls, the proxy is over-optimised.",
+    }
+    named = Named(best, worst)
+    gold, proxy = (
         Figure(
-            _against_kl(rows, best, worst, "gold", beta_unit),
-            "Gold against √(sequence KL), every trial.",
-        ),
-        Figure(
-            _against_kl(rows, best, worst, "proxy", beta_unit),
-            "Proxy against √(sequence KL). Where it rises while gold falls, the proxy is over-optimised.",
-        ),
+            _against_kl(rows, named, field, beta_unit, over),
+            caption,
+            chart=frontier_chart(rows, named, field, beta_unit, over),
+        )
+        for field, caption in captions.items()
     )
+    return gold, proxy
 
 
 def over_steps(
@@ -56,6 +76,7 @@ def over_steps(
             ),
             f"{title.capitalize()}: trial {row.number}. Gold and proxy on select prompts ± 1 s.e.; KL (left axis) and "
             "beta (right axis) of the training steps.",
+            chart=steps_chart(row, unit, beta_unit, (golds, proxies, kls)),
         )
         for title, row in chosen
     )
@@ -78,16 +99,13 @@ def importance_bars(values: dict[str, float], caption: str) -> Figure:
         axes.set_xlim(0, max(values.values()) * 1.15 or 1)
         axes.set_xlabel("share of importance")
         axes.spines["right"].set_visible(False)
-    return Figure(out[0], caption)
+    return Figure(out[0], caption, chart=importance_chart(values))
 
 
 def _against_kl(
-    rows: Sequence[TrialRow],
-    best: TrialRow | None,
-    worst: TrialRow | None,
-    field: str,
-    beta_unit: str,
+    rows: Sequence[TrialRow], named: Named, field: str, beta_unit: str, over: Overlay | None
 ) -> str:
+    best, worst = named.best, named.worst
     with drawing(5.0, 3.7) as (canvas, out):
         axes = canvas.add_subplot()
         colours, mappable = _beta_colours(rows)
@@ -106,6 +124,8 @@ def _against_kl(
                 axes.errorbar(
                     xs, ys, yerr=errors, fmt="none", ecolor=colour, elinewidth=0.8, zorder=3
                 )
+        for line, style in zip(() if over is None else over.of(field), (":", "-."), strict=False):
+            axes.plot(*zip(*line.points, strict=True), style, color=INK, lw=1.4, label=line.name)
         _legend(canvas, axes, rows, best, worst)
         axes.set_xlabel("√(KL in nats/sequence)")
         axes.set_ylabel(f"{field} (select prompts)")

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from kltune.preview.result import Curve, Forecast
 from kltune.report.canvas import INK, Trace, draw_traces, drawing
+from kltune.report.charts.forecast import forecast_chart
+from kltune.report.colours import GOLD_COLOUR, PROXY_COLOUR
 from kltune.report.document import Figure
-from kltune.report.figures import GOLD_COLOUR, PROXY_COLOUR
 from kltune.report.rows import StudyRows
 
 if TYPE_CHECKING:
@@ -29,11 +30,13 @@ def forecast_figures(study: StudyRows, forecast: Forecast) -> tuple[Figure, Figu
             _draw(study, forecast, "gold", reach),
             "Gold against KL: forecast (line: best policy at each beta; dashes: best of n; bands: 95 %) and the evaluations of "
             "all trials (dots).",
+            chart=forecast_chart(study.trials, forecast, "gold", reach, GOLD_COLOUR),
         ),
         Figure(
             _draw(study, forecast, "proxy", reach),
             "Proxy against KL. The line is the most that any policy can have at that KL; how far dots lie below it is what KL "
             "efficiency says.",
+            chart=forecast_chart(study.trials, forecast, "proxy", reach, PROXY_COLOUR),
         ),
     )
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from kltune.report.canvas import INK, drawing
+from kltune.report.charts.golds import golds_chart
 from kltune.report.compare import is_within
 from kltune.report.document import Block, Figure, Figures, Grid, Paragraph
 from kltune.report.figures import BEST, HIGH, LOW
@@ -169,7 +170,8 @@ def _spread(spots: Sequence[Spot], count: int) -> list[Spot]:
 
 def _figure(front: Front, found: Recommendation | None) -> Figure:
     text = f"Gold (the objective) against {front.name}, every checkpoint of every trial."
-    return Figure(_drawn(front, found), text)
+    chart = golds_chart(front, None if found is None else found.best)
+    return Figure(_drawn(front, found), text, chart=chart)
 
 
 def _drawn(front: Front, found: Recommendation | None) -> str:

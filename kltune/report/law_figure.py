@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kltune.report.canvas import INK, Trace, draw_traces, drawing
+from kltune.report.charts.law import law_chart
+from kltune.report.colours import BEST, HIGH, LOW, WORST
 from kltune.report.document import Figure
-from kltune.report.figures import BEST, LOW, WORST
 from kltune.report.law_findings import LawFindings, TrialLaw
 from kltune.statistics.law import LawFit, LawVerdict
 from kltune.trial.words import number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-_BAND = "#f59e0b"
 
 
 def law_figure(found: LawFindings) -> Figure:
@@ -43,7 +42,11 @@ def law_figure(found: LawFindings) -> Figure:
         axes.spines["right"].set_visible(False)
         axes.grid(alpha=0.18, lw=0.6)
         canvas.legend(loc="outside upper left", ncols=2, fontsize=8)
-    return Figure(out[0], _caption(found, d_max))
+    return Figure(
+        out[0],
+        _caption(found, d_max),
+        chart=law_chart(found, d_max, _span(found, d_max)),
+    )
 
 
 def _law(axes: Axes, fit: LawFit, d_max: float) -> None:
@@ -68,9 +71,9 @@ def _peak(axes: Axes, fit: LawFit, d_max: float) -> None:
     if peak is None or fit.verdict is not LawVerdict.IDENTIFIED:
         return
     low, high = math.sqrt(peak.low), min(d_max, math.sqrt(peak.high))
-    axes.axvspan(low, high, color=_BAND, alpha=0.22, lw=0, zorder=1)
+    axes.axvspan(low, high, color=HIGH, alpha=0.22, lw=0, zorder=1)
     label = f"KL* = {number(peak.value)} ({number(peak.low)} to {number(peak.high)}) nats/sequence"
-    axes.axvline(math.sqrt(peak.value), color=_BAND, lw=1.6, label=label, zorder=3)
+    axes.axvline(math.sqrt(peak.value), color=HIGH, lw=1.6, label=label, zorder=3)
 
 
 def _trace(law: TrialLaw, colour: str) -> Trace:

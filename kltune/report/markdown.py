@@ -13,6 +13,7 @@ from kltune.report.document import (
     Facts,
     Figures,
     Grid,
+    Hero,
     Paragraph,
     Section,
 )
@@ -71,15 +72,46 @@ def _block(block: Block) -> str:
             return _table(tuple(map(_line, header)), tuple(tuple(map(_line, row)) for row in rows))
         case Figures(figures):
             return "\n".join(f"- Figure in report.html: {_line(f.caption)}" for f in figures)
-        case Cards(title, prompt, cards):
-            header = ("", *(_line(card.title) for card in cards))
-            rows = (
-                ("**answer**", *(_line(card.completion) for card in cards)),
-                ("**scores**", *(_line(card.numbers) for card in cards)),
-            )
-            return f"**{_line(title)}**: {_line(prompt)}\n\n{_table(header, rows)}"
+        case Cards():
+            return _cards(block)
+        case Hero():
+            return _hero(block)
         case Code(text):
             return "\n".join(f"    {line}" for line in visible(text).splitlines())
+
+
+def _hero(hero: Hero) -> str:
+    """A short list: what to type, what it gives, and the command."""
+    typed = [f"- **{_line(label)}**: {_line(value)}" for label, value in hero.type_in]
+    found = [f"- **{_line(t.label)}**: {_line(t.value)}{_aside(t.note)}" for t in hero.tiles]
+    command = "\n".join(f"    {line}" for line in visible(hero.command).splitlines())
+    return "\n\n".join(
+        [
+            "What to type:",
+            "\n".join(typed),
+            "What it gives:",
+            "\n".join(found),
+            "To write it for a trainer:",
+            command,
+        ]
+    )
+
+
+def _aside(note: str) -> str:
+    return f" ({_line(note)})" if note else ""
+
+
+def _cards(block: Cards) -> str:
+    cards = block.cards
+    header = ("", *(_line(card.title) for card in cards))
+    rows = [
+        ("**answer**", *(_line(card.completion) for card in cards)),
+        ("**scores**", *(_line(card.numbers) for card in cards)),
+    ]
+    if any(card.change for card in cards):
+        rows.append(("**change**", *(_line(card.change) for card in cards)))
+    note = f"\n\n{_line(block.note)}" if block.note else ""
+    return f"**{_line(block.title)}**: {_line(block.prompt)}{note}\n\n{_table(header, tuple(rows))}"
 
 
 def _table(header: tuple[str, ...], rows: tuple[tuple[str, ...], ...]) -> str:

@@ -131,13 +131,13 @@ def typed_coefficient(study: StudyRows, row: TrialRow) -> float | None:
     return _expected(study, row, beta) if factor is None else factor * beta
 
 
-def typed_words(study: StudyRows, row: TrialRow) -> str:
-    """`typed_coefficient` and where it goes, in few words; `native_words` has the whole formula."""
+def typed_words(study: StudyRows, row: TrialRow, when: str = "") -> str:
+    """`typed_coefficient`, ``when`` it holds and where it goes, in few words; `native_words` has the formula."""
     penalty, trainer = row.setting.penalty, study.spec.trainer
     if row.setting.beta == 0 or penalty is None:
         return "0"
     factor = number(typed_coefficient(study, row))
-    in_loss = f"{factor} in the loss, {_beside(study, row)}"
+    in_loss = f"{factor}{when} in the loss, {_beside(study, row)}"
     if not penalty.in_reward:
         return f"{in_loss}{_shaped_only(study, row)}"
     over = "of each token" if trainer.algorithm == "ppo" else _OVER[trainer.credit]
@@ -146,7 +146,7 @@ def typed_words(study: StudyRows, row: TrialRow) -> str:
         is_raw = penalty.in_loss and not _is_native(study)  # the recorded factor is then the loss's
         score = ", beside the raw score" if is_raw else ", beside the shaped score (trainer.reward)"
     price = number(row.setting.beta) if penalty.in_loss else factor
-    in_reward = f"{price} in the reward, times the {PAID[penalty]} {over}{score}"
+    in_reward = f"{price}{when} in the reward, times the {PAID[penalty]} {over}{score}"
     return f"{in_reward}; and {in_loss}" if penalty.in_loss else in_reward
 
 

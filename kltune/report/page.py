@@ -51,11 +51,13 @@ def render_page(document: Document) -> str:
 <body{" data-live" if document.is_live else ""}>
 <a class="skip" href="#report">Skip to the report</a>
 {_header(document, links)}
+<div class="layout">
 <nav class="side" aria-label="Sections">{links}</nav>
 <main id="report" tabindex="-1">
 <p class="{_kind(document)}">{escaped(document.headline)}</p>
 {sections}
 </main>
+</div>
 {_data(document, library)}
 <script>{page}</script>
 </body>
@@ -82,8 +84,8 @@ def _header(document: Document, links: str) -> str:
     return f"""<header>
 <div class="bar"><h1>{escaped(document.title)}</h1><p class="sub">{escaped(document.subtitle)}</p>{live}
 <div class="tools needs-script"><button type="button" id="theme">Theme</button><button type="button" id="print">Print</button></div></div>
-{_MENU.format(links=links)}
-</header>"""
+</header>
+{_MENU.format(links=links)}"""
 
 
 def _kind(document: Document) -> str:

@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kltune.report.canvas import PAPER, drawing
-from kltune.report.document import Figure
-from kltune.report.figures import BEST, colour_map
+from kltune.report.charts.parallel import Axis, Line, parallel_chart
+from kltune.report.colours import BEST
+from kltune.report.document import Chart, Figure
+from kltune.report.figures import colour_map
 from kltune.report.rows import TrialRow
 from kltune.spec.trial import KLUnit
 from kltune.trial.words import number
@@ -61,7 +63,22 @@ def parallel_coordinates(
         "dotted: outside the limits"
     )
     text += "." if best is None else f", green: the recommended trial {best.number}."
-    return Figure(out[0], text, is_wide=True)
+    return Figure(out[0], text, is_wide=True, chart=_chart(columns, judged, golds, best, unit))
+
+
+def _chart(
+    columns: Sequence[_Column],
+    judged: Sequence[TrialRow],
+    golds: Sequence[float],
+    best: TrialRow | None,
+    unit: KLUnit,
+) -> Chart:
+    axes = [Axis(_title(c.name, unit), c.heights, c.words, c.ticks) for c in columns]
+    lines = [
+        Line(row.number, gold, row.is_feasible is not False, row is best)
+        for row, gold in zip(judged, golds, strict=True)
+    ]
+    return parallel_chart(axes, lines)
 
 
 def _title(name: str, unit: KLUnit) -> str:
@@ -86,6 +103,12 @@ def _settings_of(row: TrialRow) -> Mapping[str, Any]:
     }
 
 
+def _words(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return _NONE if value is None else number(value)
+
+
 class _Column:
     """One axis: the height of each trial between 0 and 1, and the labelled ticks.
 
@@ -94,6 +117,7 @@ class _Column:
 
     def __init__(self, name: str, values: Sequence[Any]) -> None:
         self.name = name
+        self.words = [_words(value) for value in values]
         if any(isinstance(value, str) for value in values):
             levels = sorted(set(values))
             places = {v: i / max(1, len(levels) - 1) for i, v in enumerate(levels)}

@@ -1,84 +1,83 @@
-"""Two trials in, what their models wrote at the start, at the peak and at the end out."""
+"""A trial in, the completions that were kept at its start, its peak and its end out, prompt by prompt."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from kltune.report.document import Block, Card, Cards, Paragraph
+from kltune.report.document import Card
 from kltune.report.rows import TrialRow
 from kltune.trial.record import read_samples
 from kltune.trial.words import number, score
 
-NUM_PROMPTS = 2
 LONGEST_TEXT = 1200
 """Characters of a completion that are shown."""
 
 Sample = Mapping[str, Any]
 
 
-def sample_blocks(best: TrialRow | None, worst: TrialRow | None) -> tuple[Block, ...]:
-    """Completions side by side; empty where nothing was kept."""
-    blocks: list[Block] = []
-    for title, row in (("Recommended", best), ("Most over-optimised", worst)):
-        if row is not None and not (title != "Recommended" and row is best):
-            blocks += _trial_cards(f"{title}: trial {row.number}", row)
-    if blocks:
-        note = f"The first {NUM_PROMPTS} prompts that were kept at all three steps, not chosen by their scores."
-        blocks.insert(0, Paragraph(note, "note"))
-    return tuple(blocks)
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """One evaluation and what was kept of it."""
+
+    name: str
+    """``start``, ``peak``, ``end``, or two of them where they are the same evaluation."""
+    step: int
+    by_prompt: Mapping[str, Sample]
+    """The first sample of each prompt, in the order of the record."""
+    num_kept: int
+    """Completions kept, whatever their prompt."""
+
+    def is_at(self, name: str) -> bool:
+        """Whether it is the start, the peak or the end; it may be two of them."""
+        return name in self.name.split()
 
 
-def _trial_cards(title: str, row: TrialRow) -> list[Block]:
-    moments = _moments(row)
-    by_moment = [(name, step, _by_prompt(read_samples(row.folder, step))) for name, step in moments]
-    if not by_moment:
-        return []
-    shared = [key for key in by_moment[0][2] if all(key in found for _, _, found in by_moment)]
-    return [
-        Cards(
-            f"{title}, prompt {index}",
-            shortened(str(by_moment[0][2][key].get("prompt", ""))),
-            tuple(_card(f"{name} (step {step})", found[key]) for name, step, found in by_moment),
-        )
-        for index, key in enumerate(shared[:NUM_PROMPTS], start=1)
-    ]
-
-
-def _moments(row: TrialRow) -> list[tuple[str, int]]:
-    """Start, peak and end, each step once."""
+def read_moments(row: TrialRow) -> tuple[Moment, ...]:
+    """Start, peak and end, each evaluation once; those of which nothing was kept are left out."""
     named = (("start", row.start), ("peak", row.peak), ("end", row.final))
-    moments: dict[int, str] = {}
+    names: dict[int, list[str]] = {}
     for name, point in named:
         if point is not None:
-            held = moments.get(point.step)
-            moments[point.step] = name if held is None else f"{held} and {name}"
-    return [(name, step) for step, name in moments.items()]
+            names.setdefault(point.step, []).append(name)
+    moments: list[Moment] = []
+    for step, held in names.items():
+        samples = read_samples(row.folder, step)
+        if samples:
+            found = _by_prompt(samples)
+            moments.append(Moment(" and ".join(held), step, found, len(samples)))
+    return tuple(moments)
 
 
-def _by_prompt(samples: Sequence[Sample]) -> dict[str, Sample]:
-    """The first sample of each prompt."""
-    found: dict[str, Sample] = {}
-    for sample in samples:
-        found.setdefault(str(sample.get("prompt_id")), sample)
-    return found
+def shared_prompts(moments: Sequence[Moment]) -> tuple[str, ...]:
+    """Prompts of which something was kept at every moment, in the order of the record."""
+    if not moments:
+        return ()
+    first, *rest = moments
+    return tuple(key for key in first.by_prompt if all(key in m.by_prompt for m in rest))
 
 
-def _card(title: str, sample: Sample) -> Card:
-    cut = "" if sample.get("ended", True) else ", cut at the length limit"
-    return Card(
-        title=title,
-        completion=shortened(str(sample.get("completion", ""))),
-        numbers=(
-            f"gold {score(sample.get('gold'))}, {_further(sample)}proxy {score(sample.get('proxy'))}, "
-            f"KL {number(sample.get('kl_seq'))} nats in {sample.get('num_tokens', '?')} tokens{cut}"
-        ),
-    )
+def cards_of(moments: Sequence[Moment], prompt_id: str) -> tuple[Card, ...]:
+    """One card a moment, each with its change since the one before."""
+    cards: list[Card] = []
+    before: Moment | None = None
+    for moment in moments:
+        sample = moment.by_prompt[prompt_id]
+        change = "" if before is None else _change(before, before.by_prompt[prompt_id], sample)
+        title = f"{moment.name} (step {moment.step})"
+        cards.append(
+            Card(title, shortened(str(sample.get("completion", ""))), _numbers(sample), change)
+        )
+        before = moment
+    return tuple(cards)
 
 
-def _further(sample: Sample) -> str:
-    golds: Mapping[str, float] = sample.get("golds") or {}
-    return "".join(f"{name} {score(value)}, " for name, value in golds.items())
+def measured(sample: Sample, name: str) -> float:
+    """A number of a sample; nan where it has none."""
+    value = sample.get(name)
+    return float(value) if isinstance(value, int | float) else math.nan
 
 
 def shortened(text: str) -> str:
@@ -86,3 +85,29 @@ def shortened(text: str) -> str:
     if len(text) <= LONGEST_TEXT:
         return text
     return f"{text[:LONGEST_TEXT]} … ({len(text):,} characters in all)"
+
+
+def _by_prompt(samples: Sequence[Sample]) -> dict[str, Sample]:
+    found: dict[str, Sample] = {}
+    for sample in samples:
+        found.setdefault(str(sample.get("prompt_id")), sample)
+    return found
+
+
+def _numbers(sample: Sample) -> str:
+    golds: Mapping[str, float] = sample.get("golds") or {}
+    others = "".join(f"{name} {score(value)}, " for name, value in golds.items())
+    end = "ended by itself" if sample.get("ended", True) else "cut at the length limit"
+    return (
+        f"gold {score(measured(sample, 'gold'))}, {others}proxy {score(measured(sample, 'proxy'))}, "
+        f"KL {number(measured(sample, 'kl_seq'))} nats in {sample.get('num_tokens', '?')} tokens, {end}"
+    )
+
+
+def _change(before: Moment, old: Sample, new: Sample) -> str:
+    parts: list[str] = []
+    for name in ("gold", "proxy"):
+        difference = measured(new, name) - measured(old, name)
+        if math.isfinite(difference):
+            parts.append(f"{name} {difference:+.3f}")
+    return f"since the {before.name.rsplit(' ', 1)[-1]}: {', '.join(parts)}" if parts else ""

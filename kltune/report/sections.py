@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kltune.report.accounting_blocks import accounting_blocks
-from kltune.report.answer import (
-    BASELINE_HEADER,
-    answer_facts,
-    baseline_cells,
-    headline,
-)
-from kltune.report.cautions import cautions
+from kltune.report.answer import headline
+from kltune.report.answer_blocks import answer_blocks, detail_blocks
+from kltune.report.choice import choose
 from kltune.report.compare import worst_overoptimised
 from kltune.report.confirm_blocks import confirmed_words, find_confirmation, is_of
 from kltune.report.controller_blocks import controller_blocks
@@ -20,22 +16,24 @@ from kltune.report.document import (
     Block,
     Bullets,
     Document,
-    Facts,
     Figure,
     Figures,
-    Grid,
     Paragraph,
     Section,
 )
 from kltune.report.evidence import Evidence, evidence_sections
 from kltune.report.figures import against_kl, importance_bars, over_steps
+from kltune.report.gallery import gallery_blocks
 from kltune.report.guard_blocks import guard_blocks
+from kltune.report.overlays import overlay
 from kltune.report.parallel import parallel_coordinates
 from kltune.report.provenance import provenance
 from kltune.report.recommend import Answer, NoAnswer, Recommendation
 from kltune.report.rows import StudyRows, TrialRow
-from kltune.report.samples import sample_blocks
+from kltune.report.search_map import search_map
+from kltune.report.sheets import sheets
 from kltune.report.table import trial_blocks
+from kltune.report.timeline import timeline
 from kltune.report.tokens_blocks import token_blocks
 from kltune.spec.trial import ControllerKind
 from kltune.study.importance import Importance
@@ -50,19 +48,28 @@ def compose(
     ranking = answer.ranking if isinstance(answer, Recommendation) else None
     worst = worst_overoptimised(study.trials)
     sections = [
-        Section("Recommendation", "recommendation", _answer_blocks(study, answer)),
+        Section(
+            "What to change" if best is None else "The answer",
+            "recommendation",
+            answer_blocks(study, answer),
+        ),
+        Section("Details of the answer", "details", detail_blocks(study, answer)),
+        Section(
+            "Gold and proxy against KL", "frontier", _frontier_blocks(study, best, worst, evidence)
+        ),
+        Section("Where the search looked", "map", _map_blocks(study, best)),
         *evidence_sections(study, answer, evidence),
-        Section("Gold and proxy against KL", "frontier", _frontier_blocks(study, best, worst)),
         Section("Over the steps", "steps", _step_blocks(study, best, worst)),
         Section("Where the KL lies", "tokens", token_blocks(best, worst)),
+        Section("What the models wrote", "samples", gallery_blocks(best, worst)),
         Section("How the controllers behaved", "controllers", controller_blocks(study)),
         Section("What the guards said", "guards", guard_blocks(study)),
+        Section("How the trials went", "timeline", _timeline_blocks(study)),
         Section("All trials", "trials", trial_blocks(study, best, ranking)),
         Section("What mattered", "importance", _importance_blocks(study, best, importance)),
-        Section("What the models wrote", "samples", sample_blocks(best, worst)),
         Section("What was not tested", "untested", (_untested(study, answer),)),
         Section("What it cost", "cost", accounting_blocks(study)),
-        Section("How to read and repeat this", "provenance", provenance(study)),
+        Section("How to read and repeat this", "provenance", provenance(study, best)),
     ]
     return Document(
         title=f"kltune: {study.spec.name}",
@@ -71,6 +78,7 @@ def compose(
         is_answer=best is not None,
         is_doubtful=_is_doubtful(study, answer),
         sections=tuple(s for s in sections if s.blocks),
+        sheets=sheets(study, answer),
     )
 
 
@@ -81,7 +89,9 @@ def _headline(study: StudyRows, answer: Answer) -> str:
     confirmed = confirmed_words(study, answer)
     if confirmed is None:
         return headline(study, answer)
-    return f"{headline(study, answer, is_short=True)} {confirmed}"
+    result = choose(study, answer).confirmation
+    kl = None if result is None else (result.arms[0].kl_token, result.arms[0].kl_seq)
+    return f"{headline(study, answer, is_short=True, kl=kl)} {confirmed}"
 
 
 def _is_doubtful(study: StudyRows, answer: Answer) -> bool:
@@ -101,19 +111,18 @@ def _progress(study: StudyRows) -> str:
     return f"{budget}: {parts}" if parts else f"{budget} started"
 
 
-def _answer_blocks(study: StudyRows, answer: Answer) -> tuple[Block, ...]:
-    warnings = tuple(Paragraph(text, "warning") for text in cautions(study, answer))
-    if isinstance(answer, NoAnswer):
-        return (Bullets(answer.advice), *warnings)
-    blocks: list[Block] = [Facts(answer_facts(study, answer)), *warnings]
-    if answer.baselines:
-        cells = tuple(baseline_cells(versus) for versus in answer.baselines)
-        blocks.append(Grid(BASELINE_HEADER, cells, numeric=frozenset((1, 2, 3, 4))))
-    return tuple(blocks)
+def _map_blocks(study: StudyRows, best: TrialRow | None) -> tuple[Block, ...]:
+    figure = search_map(study, best)
+    return () if figure is None else (Figures((figure,)),)
+
+
+def _timeline_blocks(study: StudyRows) -> tuple[Block, ...]:
+    figure = timeline(study)
+    return () if figure is None else (Figures((figure,)),)
 
 
 def _frontier_blocks(
-    study: StudyRows, best: TrialRow | None, worst: TrialRow | None
+    study: StudyRows, best: TrialRow | None, worst: TrialRow | None, evidence: Evidence
 ) -> tuple[Block, ...]:
     rows = [row for row in study.trials if row.checkpoints]
     if not rows:
@@ -124,7 +133,8 @@ def _frontier_blocks(
         "KL is the exact KL(policy ‖ reference).",
         "note",
     )
-    return (Figures(against_kl(rows, best, worst, unit)), note)
+    over = overlay(study, evidence.laws)
+    return (Figures(against_kl(rows, best, worst, unit, over)), note)
 
 
 def _step_blocks(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from kltune.report.document import Block, Grid, Paragraph
 from kltune.report.ranking import Ranking
 from kltune.report.rows import StudyRows, TrialRow
@@ -18,21 +20,20 @@ from kltune.trial.words import (
 
 _HEADER = (
     "trial",
-    "group",
+    "tie group",
     "setting",
-    "from",
     "value",
-    "gold: start",
     "gold: peak ± s.e.",
     "gold: last ± s.e.",
+    "proxy: peak → last",
     "KL at peak (nats/token)",
     "KL at peak (nats/sequence)",
-    "steps",
-    "state",
     "within limits",
+    "state",
+    "steps",
     "why it ended",
-    "proxy: peak → last",
     "beta range",
+    "from",
     "time",
 )
 
@@ -57,7 +58,7 @@ def trial_blocks(
         header=_HEADER,
         rows=tuple(_cells(study, row, groups[row.number]) for row in rows),
         marked=frozenset(i for i, row in enumerate(rows) if row is best),
-        numeric=frozenset((0, 1, 4, 5, 6, 7, 8, 9, 10, 14, 15, 16)),
+        numeric=frozenset((0, 1, 3, 4, 5, 6, 7, 8, 11, 13, 15)),
         kind="trials",
     )
     words = (
@@ -66,15 +67,24 @@ def trial_blocks(
         else f"KL {number(limit)} {KL_UNIT[study.spec.kl_unit]}"
     )
     note = Paragraph(
-        "In groups that can't be told apart, the one that may hold the best first; within a group by trial number, "
-        f"which says nothing of which is better. Then repeats on other seeds, the trials outside {limit_words(study.spec.objective)} ({words}), pruned, failed and unfinished "
-        "ones. Value: what the search maximised, "
-        f"{study.spec.objective.metric} on the select prompts. ± is one standard error over prompts. Setting: penalty "
-        f"and beta in {unit}; “→ 0.1/{study.spec.kl_unit.value[:3]} h 500” is a target of 0.1 {KL_UNIT[study.spec.kl_unit]} with a horizon of 500 "
-        "sequences.",
+        "Trials of one tie group can't be told apart: within it they stand by number, which says nothing of which is "
+        f"better. Group 1 may hold the best. After the groups: repeats on other seeds, trials outside {limit_words(study.spec.objective)} "
+        f"({words}), pruned, failed and unfinished ones. Value: what the search maximised, {study.spec.objective.metric} on the "
+        f"select prompts. ± is one standard error over prompts.{_start_words(study)} Setting: penalty and beta in {unit}; "
+        f"“→ 0.1/{study.spec.kl_unit.value[:3]} h 500” is a target of 0.1 {KL_UNIT[study.spec.kl_unit]} with a horizon of 500 sequences.",
         "note",
     )
     return (note, grid)
+
+
+def _start_words(study: StudyRows) -> str:
+    """All trials start from the same weights, but each draws its own completions."""
+    golds = [row.start.gold for row in study.trials if row.start is not None]
+    finite = [gold for gold in golds if math.isfinite(gold)]
+    if not finite:
+        return ""
+    low, high = score(min(finite)), score(max(finite))
+    return f" Gold before training: {low if low == high else f'{low} to {high}'}."
 
 
 def _state_words(row: TrialRow) -> str:
@@ -91,7 +101,7 @@ def _table_order(row: TrialRow, group: int | None) -> tuple[int, int, int]:
 
 
 def _cells(study: StudyRows, row: TrialRow, group: int | None) -> tuple[str, ...]:
-    start, peak, final = row.start, row.peak, row.final
+    peak, final = row.peak, row.final
     moved = row.beta_range
     betas = MISSING
     if moved is not None:
@@ -106,18 +116,17 @@ def _cells(study: StudyRows, row: TrialRow, group: int | None) -> tuple[str, ...
         str(row.number),
         MISSING if group is None else str(group),
         setting_short(row.setting, study.spec.kl_unit),
-        origin_words(row.origin),
         score(row.value),
-        MISSING if start is None else score(start.gold),
         MISSING if peak is None else score(peak.gold, peak.gold_se),
         MISSING if final is None else score(final.gold, final.gold_se),
+        proxies,
         MISSING if peak is None else number(peak.kl_token),
         MISSING if peak is None else number(peak.kl_seq),
-        str(row.steps_run),
-        _state_words(row),
         feasible,
+        _state_words(row),
+        str(row.steps_run),
         row.detail or MISSING,
-        proxies,
         betas,
+        origin_words(row.origin),
         duration(row.seconds),
     )

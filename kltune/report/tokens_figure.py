@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from kltune.metrics.record import TokenProfile
 from kltune.report.canvas import INK, drawing
-from kltune.report.document import Figure
-from kltune.report.figures import (
+from kltune.report.charts.tokens import curves_chart, heat_chart, profile_chart
+from kltune.report.colours import (
     BEST,
     BETA_COLOUR,
     GOLD_COLOUR,
@@ -23,8 +23,9 @@ from kltune.report.figures import (
     MIDDLE,
     PROXY_COLOUR,
     WORST,
-    colour_map,
 )
+from kltune.report.document import Chart, Figure
+from kltune.report.figures import colour_map
 from kltune.report.tokens import Moment, Points, TokenEvidence, pooled
 from kltune.trial.words import number
 
@@ -45,6 +46,8 @@ def heat_map(evidence: TokenEvidence, title: str) -> Figure:
     sound = kl_PS[(tokens_PS >= FEWEST) & np.isfinite(kl_PS)]
     top = float(sound.max()) if sound.size else 0.0
     edges = evidence.profiles[steps[-1]].edges
+    peak = evidence.row.peak
+    peak_step = peak.step if peak is not None and _has_peak(evidence) else None
     with drawing(3.9, 5.2) as (canvas, out):
         from matplotlib.colors import PowerNorm
 
@@ -58,8 +61,8 @@ def heat_map(evidence: TokenEvidence, title: str) -> Figure:
             norm=PowerNorm(0.5, 0.0, top or 1.0, clip=True),
             cmap=colour_map(),
         )
-        if evidence.row.peak is not None and _has_peak(evidence):
-            axes.axvline(evidence.row.peak.step, color=INK, lw=0.9, ls=":")
+        if peak_step is not None:
+            axes.axvline(peak_step, color=INK, lw=0.9, ls=":")
         axes.set_xlabel("step")
         axes.set_ylabel("position in the completion (tokens)")
         axes.set_ylim(0, _last_used(tokens_PS, edges))
@@ -69,10 +72,17 @@ def heat_map(evidence: TokenEvidence, title: str) -> Figure:
         bar.set_label("mean exact KL (nats/token)")
         bar.set_ticks(ticks := [share * (top or 1.0) for share in (0, 0.04, 0.16, 0.36, 0.64, 1)])
         bar.ax.set_xticklabels([number(kl, 2) for kl in ticks])
-    note = " Dotted: the peak of gold." if _has_peak(evidence) else ""
+    note = "" if peak_step is None else " Dotted: the peak of gold."
     return Figure(
         out[0],
         f"{title}: where the KL lies. Colour by the square root of KL; blank: no completion is that long.{note}",
+        chart=heat_chart(
+            _column_edges(steps, kl_PS.shape[1]),
+            edges,
+            kl_PS,
+            top or 1.0,
+            (_last_used(tokens_PS, edges), peak_step),
+        ),
     )
 
 
@@ -100,6 +110,7 @@ def profile_figure(moments: Sequence[Moment], title: str) -> Figure:
     return Figure(
         out[0],
         f"{title}: KL by position, means over the steps named. Positions with fewer than {FEWEST} tokens are left out.",
+        chart=_profile_chart(moments),
     )
 
 
@@ -127,7 +138,56 @@ def curves_figure(evidence: TokenEvidence, title: str) -> Figure | None:
         out[0],
         f"{title}: KL of the tokens of each step (a mean carried by the last percent is local damage); whether "
         "completions far from the start score better or worse; how much of the update the KL makes out.",
+        chart=_curves_chart(evidence),
     )
+
+
+def _profile_chart(moments: Sequence[Moment]) -> Chart:
+    found: list[tuple[str, str, Points, Points]] = []
+    for moment in moments:
+        x_B, kl_B, tokens_B = _profile(moment.profile)
+        steps = moment.last_step - moment.first_step + 1
+        kl = zip(x_B.tolist(), kl_B.tolist(), strict=True)
+        tokens = zip(x_B.tolist(), (tokens_B / steps).tolist(), strict=True)
+        found.append((moment.words, _MOMENT_COLOURS[moment.name], tuple(kl), tuple(tokens)))
+    return profile_chart(found, moments[-1].profile.edges[-1] - 0.5)
+
+
+def _curves_chart(evidence: TokenEvidence) -> Chart:
+    """The panels of `curves_figure` whose numbers were recorded."""
+    quantiles = {
+        f"token KL {name}": (
+            colour,
+            "dash" if name == "mean" else "solid",
+            evidence.quantiles[name],
+        )
+        for name, colour in _QUANTILE_COLOURS.items()
+    }
+    relations = {
+        "KL and proxy (rollouts)": (PROXY_COLOUR, "dot", evidence.step_correlation),
+        "KL and proxy (select)": (PROXY_COLOUR, "solid", evidence.proxy_correlation),
+        "KL and gold (select)": (GOLD_COLOUR, "dash", evidence.gold_correlation),
+    }
+    shares = {
+        "KL share of the loss": (BETA_COLOUR, "solid", evidence.loss_share),
+        "KL share of the gradient": (KL_COLOUR, "dash", evidence.grad_share),
+    }
+    panels = (
+        ("exact KL of a token (nats)", 1.5, quantiles),
+        ("correlation with KL", 1.0, relations),
+        ("share of the KL", 1.0, shares),
+    )
+    recorded = [
+        (title, height, {name: line for name, line in lines.items() if line[2]})
+        for title, height, lines in panels
+    ]
+    return curves_chart([panel for panel in recorded if panel[2]])
+
+
+def _column_edges(steps: Sequence[int], columns: int) -> list[float]:
+    """Left edges of the map's columns and the right one of the last."""
+    size = math.ceil(len(steps) / MOST_COLUMNS)
+    return [*(steps[0] - 0.5 + size * i for i in range(columns)), steps[-1] + 0.5]
 
 
 def _legend(axes: Axes) -> None:

@@ -29,6 +29,16 @@ REBUILD: Final[Mapping[str, str]] = MappingProxyType(
 """The command that makes the weights of each."""
 
 
+class AdaptersSpec(Closed):
+    """Which linear layers get LoRA adapters, by the ends of their names (``q_proj``, ``mlp.up_proj``)."""
+
+    include: tuple[str, ...] = ()
+    """These and no others; empty: every linear layer of the blocks but routers."""
+
+    exclude: tuple[str, ...] = ()
+    """Not these."""
+
+
 class ModelSpec(Closed):
     """The frozen base and the adapters on it."""
 
@@ -41,14 +51,23 @@ class ModelSpec(Closed):
     finetune: Literal["lora", "full"] = "lora"
     """What is trained: low-rank adapters on every linear layer of the blocks, or every weight (one slot)."""
 
+    adapter: str | None = None
+    """A PEFT folder (LoRA, safetensors) that the base starts with; the reference includes it. Not what is trained."""
+
+    adapters: AdaptersSpec = AdaptersSpec()
+    """Which linear layers are trained under ``finetune: lora``."""
+
     rank: PositiveInt = 8
     """LoRA rank r."""
 
     alpha: PositiveInt | None = None
     """LoRA alpha; the adapter is scaled by alpha / rank. Default: 2 x rank."""
 
-    dtype: Literal["float32", "bfloat16"] = "float32"
-    """Precision of the frozen base; adapters, log-probs and reductions stay float32."""
+    dtype: Literal["auto", "float32", "bfloat16"] = "float32"
+    """Precision of the frozen base; adapters, log-probs and reductions stay float32.
+
+    auto: bfloat16 where a CUDA device computes in it natively and adapters are trained, else float32.
+    """
 
     chat: Literal["auto", "always", "never"] = "auto"
     """Whether prompts go through the tokenizer's chat template; auto: if it has one."""
@@ -61,7 +80,7 @@ class ModelSpec(Closed):
 
     @model_validator(mode="after")
     def _full_weights_are_wide(self) -> Self:
-        if self.finetune == "full" and self.dtype != "float32":
+        if self.finetune == "full" and self.dtype == "bfloat16":
             # Small steps vanish in bf16, and float32 copies of a bf16 base differ from it at step 0.
             raise FieldProblems(
                 (
@@ -69,6 +88,10 @@ class ModelSpec(Closed):
                     "finetune: full trains float32 weights (got bfloat16); for bf16 "
                     "arithmetic set trainer.precision: bf16",
                 )
+            )
+        if self.finetune == "full" and self.adapters != AdaptersSpec():
+            raise FieldProblems(
+                ("adapters", "says which layers get LoRA adapters, which finetune: full has not")
             )
         return self
 

@@ -169,9 +169,7 @@ class StudySpec(Closed):
             *self._budget_problems(),
             *self._controller_problems(),
             *self._penalty_problems(),
-            *baseline_problems(
-                self.baselines, self.trainer.rows, allow_biased=self.allow_biased
-            ),
+            *baseline_problems(self.baselines, self.trainer.rows, allow_biased=self.allow_biased),
             *unknown_golds(self.objective, self.task.golds),
             *guard_problems(self.guards, self.objective.metric, self.objective.kl_limit),
         ]

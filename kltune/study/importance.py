@@ -12,7 +12,7 @@ import optuna
 from optuna.trial import FrozenTrial, TrialState
 
 from kltune.errors import StudyError
-from kltune.study.storage import load_study
+from kltune.study.storage import reading
 
 SMALLEST_NUMBER = 4
 """Completed trials with parameters below which no importance is given."""
@@ -43,7 +43,8 @@ class Importance:
 def measure_importance(study_path: Path) -> Importance:
     """Compute the importances of the study in a folder; never raises for want of results."""
     try:
-        return importance_of(load_study(study_path))
+        with reading(study_path) as study:
+            return importance_of(study)
     except StudyError as error:
         return Importance(unavailable=str(error))
 

@@ -11,8 +11,8 @@ import json
 import logging
 import sqlite3
 import warnings
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Generator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from typing import Any
 import optuna
 from sqlalchemy import event
 from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.pool import NullPool
 
 from kltune.errors import StudyError
 from kltune.spec.study import StudySpec
@@ -108,6 +109,35 @@ def load_study(study_path: Path) -> optuna.Study:
         raise StudyError(f"{study_path}: no study here ({DATABASE} is absent)")
     _check_database(database)
     return _load(_storage(database), database, optuna.samplers.RandomSampler())
+
+
+@contextmanager
+def reading(study_path: Path) -> Generator[optuna.Study]:
+    """`load_study` that lets go of the file afterwards: a process that lives on holds up no one."""
+    database = study_path / DATABASE
+    if not database.exists():
+        raise StudyError(f"{study_path}: no study here ({DATABASE} is absent)")
+    _check_database(database)
+    storage = _storage(database)
+    try:
+        yield _load(storage, database, optuna.samplers.RandomSampler())
+    finally:
+        storage.remove_session()
+        storage.engine.dispose()
+
+
+def storage_to_read(url: str) -> optuna.storages.RDBStorage:
+    """Open a storage that a dashboard reads from while a search may be at work in it.
+
+    Between two requests it holds no connection: one would keep a search that ends from putting the
+    file in order (`OpenStudy.close`). ``url``: of a database whose tables are there.
+    """
+    return optuna.storages.RDBStorage(
+        url,
+        engine_kwargs={"poolclass": NullPool},
+        skip_compatibility_check=True,
+        skip_table_creation=True,
+    )
 
 
 def _create(study_path: Path, spec: StudySpec, storage: optuna.storages.RDBStorage) -> OpenStudy:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from torch import nn
 
 from kltune.spec.trainer import TrainerSpec
+from kltune.trainer.adapted_layers import linear_layers, size_of
 
 LEAST_BYTES = 192 * 2**20
 """Activations that are always allowed: about half of what the imports alone take."""
@@ -21,8 +22,10 @@ def activation_bytes_per_token(body: nn.Module) -> int:
 
     Norms and attention keep less than these; the head's logits are never kept (head.py).
     """
-    linear = [module for module in body.modules() if isinstance(module, nn.Linear)]
-    return sum((m.in_features + m.out_features) * m.weight.element_size() for m in linear)
+    return sum(
+        sum(size_of(layer) or ()) * next(layer.parameters()).element_size()
+        for _, layer in linear_layers(body)
+    )
 
 
 def rows_at_once(body: nn.Module, trainer: TrainerSpec, prompt_width: int) -> int:

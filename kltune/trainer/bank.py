@@ -62,7 +62,7 @@ class Bank:
                 trainer.rows, _rows_at_once(loaded, data, trainer), _relief(loaded)
             ),
             phases=Phases(loaded.device),
-            size=ModelSize.of(loaded.body, loaded.head, loaded.model.config),
+            size=ModelSize.of(loaded.body, loaded.head, loaded.model.config.get_text_config()),
         )
         self._states: dict[int, SlotState] = {}
         self._open = set(range(num_slots))
@@ -192,4 +192,4 @@ def _stack(loaded: LoadedModel, rows: Rows, model: ModelSpec) -> TrainableStack:
         assert rows.num_slots == 1, "full fine-tuning is a bank of one"
         lora.detach(loaded.body)
         return FullWeights(loaded.model, rows.total, loaded.device)
-    return lora.attach(loaded.body, rows.total, model.rank, model.lora_alpha)
+    return lora.attach(loaded.body, rows.total, model.rank, model.lora_alpha, model.adapters)

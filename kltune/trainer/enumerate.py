@@ -24,13 +24,13 @@ def is_small(vocabulary: int, max_new_tokens: int) -> bool:
 def every_completion(loaded: LoadedModel, max_new_tokens: int) -> tuple[Tensor, Tensor, Tensor]:
     """Ids and mask, ``[R, T]``, and whether it ended, ``[R]``; the first stop token is the last valid one."""
     stops = set(loaded.stop_ids)
-    going = [token for token in range(loaded.vocabulary) if token not in stops]
+    going = [token for token in range(loaded.num_ids) if token not in stops]
     rows: list[tuple[int, ...]] = []
     for length in range(1, max_new_tokens):
         for start in itertools.product(going, repeat=length - 1):
-            rows += [(*start, stop) for stop in sorted(stops) if stop < loaded.vocabulary]
+            rows += [(*start, stop) for stop in sorted(stops) if stop < loaded.num_ids]
     for start in itertools.product(going, repeat=max_new_tokens - 1):
-        rows += [(*start, last) for last in range(loaded.vocabulary)]
+        rows += [(*start, last) for last in range(loaded.num_ids)]
     ids_RT = torch.full((len(rows), max_new_tokens), loaded.pad_id, dtype=torch.long)
     mask_RT = torch.zeros_like(ids_RT, dtype=torch.bool)
     for i, row in enumerate(rows):

@@ -24,6 +24,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from kltune.spec.trainer import TrainerSpec
+from kltune.trainer.adapted_layers import size_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +51,13 @@ class ModelSize:
     @classmethod
     def of(cls, body: nn.Module, head: nn.Linear, config: Any) -> ModelSize:
         """From a body and its config; adapters on its layers hold their weights elsewhere, and are not in it."""
-        linear = [module for module in body.modules() if isinstance(module, nn.Linear)]
+        linear = [size for module in body.modules() if (size := size_of(module)) is not None]
+        stacked = [p.shape for p in body.parameters() if p.dim() == 3]
+        experts = [(count * rows, columns) for count, rows, columns in stacked]
         layers, heads = config.num_hidden_layers, config.num_attention_heads
         width = heads * (getattr(config, "head_dim", None) or config.hidden_size // heads)
         return cls.of_shapes(
-            ((layer.in_features, layer.out_features) for layer in linear),
+            (*linear, *experts),
             (head.in_features, head.out_features),
             layers,
             width,

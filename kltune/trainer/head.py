@@ -11,7 +11,7 @@ k: top-k.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -20,6 +20,7 @@ from torch.autograd.function import once_differentiable
 
 from kltune.trainer.head_chunks import Grid, Side, sums_of, top_of
 from kltune.trainer.head_gradient import Incoming, add_gradients
+from kltune.trainer.logit_rule import PLAIN, LogitRule
 
 CHUNK_ELEMENTS = 4_000_000
 """Logits (tokens x vocabulary) held at once: 16 MB in float32, of which half a dozen are needed."""
@@ -38,6 +39,8 @@ class Head:
     """``[V, D]``."""
     bias: Tensor | None
     """``[V]``."""
+    rule: LogitRule = PLAIN
+    """What the model does to its logits after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,8 @@ class HeadRule:
     """Columns besides the policy's log-prob that need a gradient, of :data:`GRADIENTS`."""
     matmul_dtype: torch.dtype | None
     """Type of the head's matmul, as autocast would set it; None: that of the hidden states."""
+    logits: tuple[LogitRule, LogitRule] = (PLAIN, PLAIN)
+    """What policy and reference do to their logits; :func:`token_columns` takes it from their heads."""
 
     def __post_init__(self) -> None:
         unknown = sorted(self.gradients - set(GRADIENTS))
@@ -107,6 +112,7 @@ def token_columns(
             "hidden states and targets must be equally many "
             f"(got {lengths[0]} of the policy, {lengths[1]} of the reference, {lengths[2]} targets)"
         )
+    rule = replace(rule, logits=(policy_head.rule, ref_head.rule))
     policy = (policy_MD, policy_head.weight, policy_head.bias)
     ref = (ref_MD, ref_head.weight, ref_head.bias)
     inputs = (*policy, *(None if t is None else t.detach() for t in ref), targets_M)
@@ -130,12 +136,13 @@ def _sides(rule: HeadRule, tensors: Sequence[Tensor | None]) -> tuple[Side, Side
     is_shared = weight.data_ptr() == ref_weight.data_ptr() and weight.shape == ref_weight.shape
     policy_bias = None if bias is None else bias.to(dtype)
     return (
-        Side(policy_MD.to(dtype), policy_weight, policy_bias, rule.temperature),
+        Side(policy_MD.to(dtype), policy_weight, policy_bias, rule.temperature, rule.logits[0]),
         Side(
             ref_MD.to(dtype),
             policy_weight if is_shared else ref_weight.to(dtype),
             None if ref_bias is None else ref_bias.to(dtype),
             rule.temperature,
+            rule.logits[1],
         ),
     )
 

@@ -11,6 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from kltune.trainer.logit_rule import PLAIN, LogitRule
+
 
 @dataclass(frozen=True, slots=True)
 class Grid:
@@ -46,13 +48,24 @@ class Side:
     weight_VD: Tensor
     bias_V: Tensor | None
     temperature: float
+    rule: LogitRule = PLAIN
+    """What the model does to its logits after the head."""
+
+    def model_logits(self, rows: slice, columns: slice) -> Tensor:
+        """``[m, v]``, the model's own: before the temperature, float32 or wider."""
+        bias = None if self.bias_V is None else self.bias_V[columns]
+        logits = F.linear(self.hidden_MD[rows], self.weight_VD[columns], bias)
+        return self.rule.apply(logits.to(torch.promote_types(logits.dtype, torch.float32)))
 
     def logits(self, rows: slice, columns: slice) -> Tensor:
         """``[m, v]`` over the temperature, float32 or wider."""
-        bias = None if self.bias_V is None else self.bias_V[columns]
-        logits = F.linear(self.hidden_MD[rows], self.weight_VD[columns], bias)
-        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        logits = self.model_logits(rows, columns)
         return logits if self.temperature == 1 else logits.div_(self.temperature)
+
+    def pull(self, grad_mv: Tensor, rows: slice, columns: slice) -> Tensor:
+        """Gradient of what the linear head gives, from that of :meth:`model_logits`."""
+        capped = None if self.rule.cap is None else self.model_logits(rows, columns)
+        return self.rule.pull(grad_mv, capped)
 
     def normaliser(self, rows: slice, grid: Grid) -> Tensor | None:
         """Largest logit and log-sum-exp above it, ``[m, 2]``; None if one chunk has the vocabulary."""

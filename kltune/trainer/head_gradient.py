@@ -9,6 +9,8 @@ u = log p - log q, y the target and S the top-k set:
     entropy          d/da_v = -p_v (log p_v + entropy)
     top-k            d/da_v = 1[v in S] p_v (u_v + 1) - p_v sum_S p (u + 1)
 
+A model that scales or caps its logits after the head (logit_rule.py) pulls them back through that.
+
 Shapes: M tokens, V vocabulary, D hidden; m and v: those of one chunk; k: top-k.
 """
 
@@ -113,6 +115,10 @@ def add_gradients(
     """Carry a chunk's logit gradients on to hidden states, weight and bias, in the matmul's type."""
     rows, columns = chunk
     hidden_MD, weight_VD, bias_V = sums
+    if not policy.rule.is_plain:
+        # 0 x NaN: what stands at a masked token must not matter.
+        pulled_mv = policy.pull(grad_mv, rows, columns)
+        grad_mv = pulled_mv.masked_fill_(slope.is_silent_m[:, None], 0.0)
     if bias_V is not None:
         bias_V[columns] += grad_mv.sum(0)
     grad_mv = grad_mv.to(policy.hidden_MD.dtype)

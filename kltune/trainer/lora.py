@@ -15,7 +15,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from kltune.errors import SpecError
+from kltune.spec.model import AdaptersSpec
+from kltune.trainer.adapted_layers import find_targets, size_of
 from kltune.trainer.keyed import Purpose, generator
 
 
@@ -172,8 +173,8 @@ def mix_rows(flat_KP: Tensor, source: int, target: int, mixture: float) -> None:
 class StackedLoRALinear(nn.Module):
     """A frozen linear layer plus the active slots' adapters."""
 
-    def __init__(self, base: nn.Linear, stack: AdapterStack, index: int) -> None:
-        """``index``: this layer's place in ``stack.targets``."""
+    def __init__(self, base: nn.Module, stack: AdapterStack, index: int) -> None:
+        """``base``: any layer from ``[..., D]`` to ``[..., O]``; ``index``: its place in ``stack.targets``."""
         super().__init__()
         self.base = base
         self._stack, self._index = stack, index
@@ -198,30 +199,20 @@ class StackedLoRALinear(nn.Module):
         return up_KMO.view(outputs.shape)
 
 
-def find_targets(body: nn.Module) -> list[tuple[str, nn.Linear]]:
-    """Every linear layer of a decoder body, in module order; embeddings and the head are not in it."""
-    return [
-        (name, module) for name, module in body.named_modules() if isinstance(module, nn.Linear)
-    ]
-
-
-def attach(body: nn.Module, num_slots: int, rank: int, alpha: int) -> AdapterStack:
+def attach(
+    body: nn.Module, num_slots: int, rank: int, alpha: int, chosen: AdaptersSpec | None = None
+) -> AdapterStack:
     """Replace the body's linear layers, in place, by layers that carry ``num_slots`` adapters.
 
-    Layers that already carry adapters of an earlier bank are unwrapped first.
+    Layers that already carry adapters of an earlier bank are unwrapped first. ``chosen``: which layers.
 
     Raises:
-        SpecError: the body has no linear layer to adapt (GPT-2's Conv1D is none).
+        SpecError: the body has no linear layer to adapt, or not those that were asked for.
     """
     detach(body)
-    found = find_targets(body)
-    if not found:
-        raise SpecError(
-            f"model.base: {type(body).__name__} has no torch.nn.Linear layer that could carry an "
-            "adapter (GPT-2 and its like use Conv1D, which is not supported yet)"
-        )
-    device = found[0][1].weight.device
-    targets = [Target(name, layer.in_features, layer.out_features) for name, layer in found]
+    found = find_targets(body, chosen)
+    device = next(found[0][1].parameters()).device
+    targets = [Target(name, *(size_of(layer) or (0, 0))) for name, layer in found]
     stack = AdapterStack(targets, num_slots, rank, alpha, device)
     for index, (name, layer) in enumerate(found):
         _replace(body, name, StackedLoRALinear(layer, stack, index))

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
+import torch.nn.functional as F
 from accelerate import Accelerator
 from safetensors import SafetensorError
 from torch import Tensor, nn
@@ -19,15 +21,27 @@ from transformers.utils import logging as transformers_logging
 
 from kltune.errors import EnvironmentMissingError, SpecError
 from kltune.spec.model import ModelSpec
+from kltune.trainer.base_dtype import base_dtype
 from kltune.trainer.fused.model import FusedModel, fuse
 from kltune.trainer.head import Head
+from kltune.trainer.logit_rule import PLAIN, LogitRule, own_rule
+from kltune.trainer.runnable import (
+    body_of,
+    has_full_attention_only,
+    refuse_stateful,
+    refuse_unfaithful,
+)
+from kltune.trainer.start_adapter import merge_start, read_start
 from kltune.trainer.weight_files import refuse_missing, refuse_not_finite, without_place
+from kltune.trainer.weight_memory import refuse_too_large
 
 if TYPE_CHECKING:
     from kltune.trainer.sources import ModelSource
 
 HEAD_TOLERANCE = 1e-3
-"""Largest difference (logits) between our head on hidden states and the model's own forward."""
+"""Largest difference between our head on hidden states and the model's own forward, relative to its largest logit."""
+ROUNDED_TOLERANCE = 2e-2
+"""The same where the model scales or caps its logits in bfloat16, which we do in float32."""
 
 
 @dataclass(frozen=True)
@@ -47,9 +61,15 @@ class LoadedModel:
     cache_argument: str
     """What this version of transformers calls the key-value cache."""
     key_mask_suffices: bool
-    """No sliding window: at one query per row the mask is the key padding alone."""
+    """No sliding window, no ALiBi: at one query per row the mask is the key padding alone."""
+    num_ids: int
+    """Logits that stand for a token: those beyond are padding of the vocabulary, never drawn and never counted."""
+    logit_rule: LogitRule = PLAIN
+    """What the model does to its logits after the head."""
     fused: FusedModel | None = None
     """Our own forward, where the model is of a known family; None: the model's own is used."""
+    takes_positions: bool = True
+    """Whether the forward wants positions; ALiBi's finds distances in the mask."""
     unread_weights: tuple[str, ...] = ()
     """Weights of its files that its config has no place for."""
 
@@ -75,15 +95,23 @@ class LoadedModel:
     ) -> Tensor:
         """``[rows, T]`` ids to ``[rows, T, D]`` last hidden states; ``cache`` is filled in place."""
         extra = {} if cache is None else {self.cache_argument: cache}
+        if self.takes_positions:
+            extra["position_ids"] = positions
         with self.accelerator.autocast():
             output = self.body(
                 input_ids=ids,
                 attention_mask=mask,
-                position_ids=positions,
                 use_cache=cache is not None,
                 **extra,
             )
         return output.last_hidden_state
+
+    def decode_mask(self, mask: Tensor) -> Tensor:
+        """What the forward of one token per row takes for ``mask`` over all that was read, ``[rows, T]``.
+
+        A ready 4-D mask spares transformers from building one per position; a sliding window and ALiBi need their own.
+        """
+        return mask[:, None, None].bool() if self.key_mask_suffices else mask
 
     @property
     def matmul_dtype(self) -> torch.dtype | None:
@@ -92,13 +120,19 @@ class LoadedModel:
 
     def head_weights(self) -> Head:
         """The head as it is now: the base's, or the ones that the stack in use has put in its place."""
-        return Head(self.head.weight, self.head.bias)
+        weight, count = self.head.weight, self.num_ids
+        bias = cast("Tensor | None", self.head.bias)  # torch declares no None
+        if count == self.vocabulary:
+            return Head(weight, bias, self.logit_rule)
+        return Head(weight[:count], None if bias is None else bias[:count], self.logit_rule)
 
     def logits(self, hidden: Tensor, temperature: float) -> Tensor:
-        """``[..., D]`` hidden states to ``[..., V]`` float32 logits at a temperature."""
+        """``[..., D]`` hidden states to ``[..., V]`` float32 logits at a temperature, V = :attr:`num_ids`."""
+        head = self.head_weights()
         with self.accelerator.autocast():
-            logits = self.head(hidden)
-        return logits.to(torch.promote_types(logits.dtype, torch.float32)) / temperature
+            logits = F.linear(hidden, head.weight, head.bias)
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        return self.logit_rule.apply(logits) / temperature
 
 
 def load_model(spec: ModelSpec, source: ModelSource, device: str, precision: str) -> LoadedModel:
@@ -106,14 +140,16 @@ def load_model(spec: ModelSpec, source: ModelSource, device: str, precision: str
 
     Raises:
         SpecError: the files are there but are no causal language model that this trainer can run, lack weights
-            that the config asks for, or hold some that are not finite.
+            that the config asks for, or hold some that are not finite; the start adapter is another model's; the
+            weights do not fit the memory that is free.
         EnvironmentMissingError: no such device, or a hub that can't be reached.
     """
     accelerator = place(device, precision)
     transformers_logging.disable_progress_bar()
-    dtype = torch.float32 if spec.dtype == "float32" else torch.bfloat16
+    dtype = base_dtype(spec, accelerator.device)
     gguf = {} if source.gguf_file is None else {"gguf_file": source.gguf_file}
     common = {"trust_remote_code": spec.trust_remote_code, **gguf}
+    refuse_too_large(spec, source, accelerator.device)
     try:
         tokenizer = AutoTokenizer.from_pretrained(source.pretrained, **common)
         model, found = cast(
@@ -130,6 +166,9 @@ def load_model(spec: ModelSpec, source: ModelSource, device: str, precision: str
             ) from error
         raise SpecError(f"model.base: {spec.base!r} could not be loaded: {first}") from error
     refuse_missing(spec.base, model, found)
+    if source.adapter is not None:
+        start = read_start(Path(source.adapter))
+        merge_start(model, start, spec.base if source.kind == "hub" else None)
     loaded = freeze(model, tokenizer, accelerator)
     return with_own_forward(replace(loaded, unread_weights=without_place(found)))
 
@@ -137,7 +176,9 @@ def load_model(spec: ModelSpec, source: ModelSource, device: str, precision: str
 def with_own_forward(loaded: LoadedModel) -> LoadedModel:
     """The same model with our own forward beside the model's, where that is possible."""
     dtype = loaded.matmul_dtype or loaded.head.weight.dtype
-    return replace(loaded, fused=fuse(loaded.model, loaded.body, dtype, loaded.head))
+    head = loaded.head_weights()
+    is_plain = head.rule.is_plain  # our own forward's head is a matrix product alone
+    return replace(loaded, fused=fuse(loaded.model, loaded.body, dtype, head) if is_plain else None)
 
 
 def place(device: str, precision: str) -> Accelerator:
@@ -175,7 +216,7 @@ def freeze(model: PreTrainedModel, tokenizer: Any, accelerator: Accelerator) -> 
     model.eval()
     model.to(accelerator.device)  # pyright: ignore[reportArgumentType]
     refuse_not_finite(model)
-    body, head = model.base_model, model.get_output_embeddings()
+    body, head = body_of(model), model.get_output_embeddings()
     if not isinstance(head, nn.Linear):
         raise SpecError(
             f"model.base: {type(model).__name__} has no linear head from hidden states to logits"
@@ -183,8 +224,9 @@ def freeze(model: PreTrainedModel, tokenizer: Any, accelerator: Accelerator) -> 
     if getattr(model, "_hf_peft_config_loaded", False):
         # The reference would be the base without it, and step 0 not at KL 0.
         raise SpecError(
-            "model.base: it was loaded with an adapter, which can't be the start yet; merge it first"
+            "model.base: it was loaded with an adapter; give the base there, and the adapter's folder as model.adapter"
         )
+    refuse_stateful(model)
     stop_ids = _stop_ids(model, tokenizer)
     pad_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else stop_ids[0]
     if pad_id >= head.out_features:
@@ -192,6 +234,7 @@ def freeze(model: PreTrainedModel, tokenizer: Any, accelerator: Accelerator) -> 
             f"model.base: the tokenizer pads with id {pad_id}, which the model's vocabulary of "
             f"{head.out_features} has not; nothing is resized, so give a tokenizer that fits the model"
         )
+    parameters = inspect.signature(body.forward).parameters
     loaded = LoadedModel(
         model=model,
         body=body,
@@ -200,13 +243,20 @@ def freeze(model: PreTrainedModel, tokenizer: Any, accelerator: Accelerator) -> 
         accelerator=accelerator,
         pad_id=int(pad_id),
         stop_ids=stop_ids,
-        cache_argument="cache"
-        if "cache" in inspect.signature(body.forward).parameters
-        else "past_key_values",
-        key_mask_suffices=_has_full_attention_only(model.config),
+        cache_argument="cache" if "cache" in parameters else "past_key_values",
+        key_mask_suffices="position_ids" in parameters and has_full_attention_only(model.config),
+        takes_positions="position_ids" in parameters,
+        num_ids=_num_ids(tokenizer, stop_ids, head.out_features),
     )
-    _check_head(loaded)
+    loaded = _with_own_rule(loaded)
+    refuse_unfaithful(loaded)
     return loaded
+
+
+def _num_ids(tokenizer: Any, stop_ids: tuple[int, ...], vocabulary: int) -> int:
+    """Up to the last id that the tokenizer knows or that ends a completion."""
+    known = max(tokenizer.get_vocab().values(), default=-1)
+    return min(vocabulary, max(known, *stop_ids) + 1)
 
 
 def _stop_ids(model: PreTrainedModel, tokenizer: Any) -> tuple[int, ...]:
@@ -224,25 +274,27 @@ def _stop_ids(model: PreTrainedModel, tokenizer: Any) -> tuple[int, ...]:
     return tuple(sorted(ids))
 
 
-def _has_full_attention_only(config: Any) -> bool:
-    kinds = getattr(config, "layer_types", None)
-    if kinds is not None:
-        return all(kind == "full_attention" for kind in kinds)
-    return getattr(config, "sliding_window", None) is None
-
-
 @torch.no_grad()
-def _check_head(loaded: LoadedModel) -> None:
-    """Soft-capped or rescaled logits would make every log-prob wrong: compare once with the model's own."""
+def _with_own_rule(loaded: LoadedModel) -> LoadedModel:
+    """Logits that are soft-capped or rescaled after the head make every log-prob another: measured once.
+
+    Raises:
+        SpecError: what the model does to its logits is none of the known rules.
+    """
     ids = torch.tensor([[loaded.stop_ids[0], loaded.pad_id, 0, 1]], device=loaded.device)
     mask, positions = torch.ones_like(ids), torch.arange(4, device=loaded.device)[None]
-    own = loaded.logits(loaded.hidden(ids, mask, positions), 1.0)
+    hidden = loaded.hidden(ids, mask, positions)
+    given = {"position_ids": positions} if loaded.takes_positions else {}
     with loaded.accelerator.autocast():
-        theirs = loaded.model(input_ids=ids, attention_mask=mask, position_ids=positions).logits
-    difference = float((own - theirs.float()).abs().max())
+        ours = loaded.head(hidden)
+        theirs = loaded.model(input_ids=ids, attention_mask=mask, **given).logits
+    rule, difference = own_rule(loaded.model.config, ours, theirs)
     scale = max(1.0, float(theirs.float().abs().max()))
-    if not difference <= HEAD_TOLERANCE * scale:
+    is_rounded = theirs.dtype == torch.bfloat16 and not rule.is_plain
+    if not difference <= (ROUNDED_TOLERANCE if is_rounded else HEAD_TOLERANCE) * scale:
         raise SpecError(
             f"model.base: {type(loaded.model).__name__} changes its logits after the head "
-            f"(largest difference {difference:.3g}); this trainer would compute wrong log-probs"
+            f"(largest difference {difference:.3g}) by no rule that is known here; this trainer would compute "
+            "wrong log-probs"
         )
+    return replace(loaded, logit_rule=rule)

@@ -228,8 +228,7 @@ class TransformersDecoder:
         """One position further."""
         loaded = self._loaded
         self._mask = torch.cat([self._mask, self._mask.new_ones(self._mask.shape[0], 1)], dim=1)
-        # A ready 4-D mask spares transformers from building one per position; a sliding window needs its own.
-        mask = self._mask[:, None, None].bool() if loaded.key_mask_suffices else self._mask
+        mask = loaded.decode_mask(self._mask)
         hidden = loaded.hidden(token[:, None], mask, self._next_position[:, None], self._cache)
         self._next_position = self._next_position + 1
         self.states = hidden[:, 0]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import importlib.util
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal
 
 from kltune.errors import EnvironmentMissingError, SpecError
-from kltune.spec.model import BUILTIN_MODELS, REBUILD
+from kltune.spec.model import BUILTIN_MODELS, REBUILD, ModelSpec
 
 LookUp = Callable[[str], Path]
 """Where a relative path of the spec lies, whether or not anything is there."""
@@ -31,6 +31,37 @@ class ModelSource:
     gguf_file: str | None
     """Its ``gguf_file``, relative to ``pretrained``."""
     kind: Literal["builtin", "package", "folder", "hub"]
+    adapter: str | None = None
+    """Absolute folder of the LoRA adapter that is merged into it once loaded."""
+
+
+def find_model(spec: ModelSpec, look_up: LookUp) -> ModelSource:
+    """:func:`resolve_model` of a spec's base, and the folder of its start adapter.
+
+    Raises:
+        SpecError: either is not there.
+        EnvironmentMissingError: as :func:`resolve_model`.
+    """
+    source = resolve_model(spec.base, spec.gguf_file, look_up)
+    return (
+        source if spec.adapter is None else replace(source, adapter=_adapter(spec.adapter, look_up))
+    )
+
+
+def _adapter(given: str, look_up: LookUp) -> str:
+    folder = _place(given, look_up)
+    if not folder.is_dir():
+        raise SpecError(
+            f"model.adapter: there is no folder {folder} (a PEFT folder; hub ids are not looked up here)"
+        )
+    names = {path.name for path in folder.iterdir()}
+    lacking = [
+        name for name in ("adapter_config.json", "adapter_model.safetensors") if name not in names
+    ]
+    if lacking:
+        advice = "; save it again with safe_serialization" if "adapter_model.bin" in names else ""
+        raise SpecError(f"model.adapter: {folder} holds no {' and no '.join(lacking)}{advice}")
+    return str(folder.resolve())
 
 
 def resolve_model(base: str, gguf_file: str | None, look_up: LookUp) -> ModelSource:
@@ -162,8 +193,8 @@ def _folder(folder: Path, gguf_file: str | None) -> ModelSource:
     if "adapter_config.json" in names:
         # Beside a config.json too: it would be left out without a word, and the start be the bare base.
         raise SpecError(
-            f"model.base: {folder} holds an adapter (adapter_config.json), which can't be the start yet; "
-            "merge it into the model that it was trained on, and give that"
+            f"model.base: {folder} holds an adapter (adapter_config.json), not a model: give the model that it was "
+            "trained on there, and this folder as model.adapter"
         )
     ggufs = sorted(name for name in names if name.endswith(".gguf"))
     if gguf_file is not None:

@@ -7,6 +7,7 @@ import math
 from kltune.spec.algorithm import Credit
 from kltune.spec.objective import ObjectiveSpec
 from kltune.spec.penalty import Penalty
+from kltune.spec.recipes import RECIPES
 from kltune.spec.trial import BetaUnit, ControllerKind, KLUnit, TrialSpec
 
 KL_UNIT: dict[KLUnit, str] = {KLUnit.TOKEN: "nats/token", KLUnit.SEQUENCE: "nats/sequence"}
@@ -41,8 +42,8 @@ def score(value: float | None, se: float | None = None) -> str:
         return MISSING
     decimals = 3 if abs(value) < 10 else 1
     if se is None or not math.isfinite(se):
-        return f"{value:.{decimals}f}"
-    return f"{value:.{decimals}f} ± {se:.{decimals}f}"
+        return f"{value:z.{decimals}f}"
+    return f"{value:z.{decimals}f} ± {se:.{decimals}f}"
 
 
 def both_units(kl_token: float | None, kl_seq: float | None) -> str:
@@ -133,7 +134,7 @@ def origin_words(origin: str) -> str:
     """Where a setting came from, for people: a recipe's name, the beta = 0 arm, or who proposed it."""
     kind, _, name = origin.partition(":")
     if kind == "baseline" and name:
-        return f"recipe {name}"
+        return f"recipe {name}" if name in RECIPES else f"baseline {name}"
     if is_noise(origin):
         return f"repeat on seed {name}, for the noise floor"
     words = {

@@ -111,3 +111,23 @@ def test_a_terminal_without_unicode_gets_replaced_characters(args: str) -> None:
     assert done.stdout.isascii()
     if "--json" in args:
         assert "×" in json.dumps(json.loads(done.stdout), ensure_ascii=False)
+
+
+def test_every_command_stands_in_one_section_of_the_help_and_in_order_of_use() -> None:
+    from typer.main import get_command
+
+    from kltune.cli import SECTIONS, app
+
+    listed = [name for lines in SECTIONS.values() for name in lines]
+    assert listed == list(get_command(app).commands)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownArgumentType]
+
+
+def test_the_list_of_commands_fits_a_screen_without_a_cut_sentence() -> None:
+    shown = kltune("--help", COLUMNS="80").stdout
+    assert len(shown.splitlines()) <= 40
+    assert "..." not in shown.split("Options:")[1]
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_started_as_a_module_it_is_called_by_its_name() -> None:
+    assert kltune("sweep", "--help").stdout.startswith("Usage: kltune sweep")

@@ -9,7 +9,8 @@ from fake_study import FakeTrial, trial, typical_trials, write_study
 
 from kltune.errors import ExitCode, SpecError, StudyError
 from kltune.export.target import Sizes
-from kltune.launch.export import EXPORTERS, ExportRequest, run_export
+from kltune.launch.export import EXPORTERS, ExportRequest, make_export, run_export
+from kltune.report.recommend import NoAnswer
 from kltune.spec.penalty import Penalty
 from kltune.spec.trial import ControllerKind
 from kltune.trial.outcome import StopReason
@@ -162,3 +163,57 @@ def test_a_trial_that_broke_the_limit_is_warned_of_first(
     shown = capfd.readouterr()
     assert shown.err.startswith("warning: trial 0 is infeasible")
     assert "trial 0 is infeasible" in shown.out
+
+
+@pytest.mark.parametrize("to", ["csv", "parquet"])
+def test_tables_of_all_trials_are_written(
+    to: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "tables"
+    infeasible = study(tmp_path, objective={"metric": "gold_peak", "kl_limit": 1e-6})
+    assert run_export(ExportRequest(infeasible, to, out=out)) is ExitCode.DONE
+    shown = capfd.readouterr()
+    assert shown.out == ""
+    for name in ("trials", "steps", "evals", "samples"):
+        assert (out / f"{name}.{to}").stat().st_size > 0
+        assert f"wrote {out / name}.{to}" in shown.err
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        ({}, "--out: needed with --to csv"),
+        ({"framework": "trl"}, "--framework: only with --to tripwire"),
+        ({"version": "1"}, "--version: has no meaning with --to csv"),
+        ({"trial": 3}, "--trial: has no meaning with --to csv"),
+        ({"sizes": Sizes(batch=8)}, "have no meaning with --to csv"),
+    ],
+)
+def test_flags_without_a_meaning_for_tables_are_refused(
+    flags: dict[str, Any], told: str, tmp_path: Path
+) -> None:
+    path = study(tmp_path, loss_trials())
+    where = {} if not flags else {"out": tmp_path / "t"}
+    with pytest.raises(SpecError) as caught:
+        run_export(ExportRequest(path, "csv", **where, **flags))
+    assert told in str(caught.value)
+    assert not (tmp_path / "t").exists()
+
+
+def test_tables_do_not_overwrite_what_is_not_theirs(tmp_path: Path) -> None:
+    path = study(tmp_path, loss_trials())
+    with pytest.raises(SpecError, match="holds other files"):
+        run_export(ExportRequest(path, "csv", out=path))
+
+
+def test_an_export_can_be_had_without_a_word(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    found = make_export(ExportRequest(study(tmp_path, loss_trials()), "verl"))
+    assert not isinstance(found, NoAnswer)
+    assert found.text is not None
+    assert found.text.startswith("# verl ")
+    assert found.warnings
+    none = study(tmp_path / "b", objective={"metric": "gold_peak", "kl_limit": 1e-6})
+    assert isinstance(make_export(ExportRequest(none, "verl")), NoAnswer)
+    assert capfd.readouterr() == ("", "")

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -79,3 +80,18 @@ def test_processes_that_a_reward_starts_can_be_terminated(where: str) -> None:
     command = [sys.executable, "-c", CHILDREN, where]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.split() == ["-15", "-15"]
+
+
+def test_in_another_thread_no_handler_is_set_and_the_budget_still_counts() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    heard: list[object] = []
+
+    def search() -> None:
+        stop = signals.StopRequest(0.0, lambda reason: None)
+        with stop.listening():
+            heard.extend([stop(), signal.getsignal(signal.SIGINT)])
+
+    thread = threading.Thread(target=search)
+    thread.start()
+    thread.join()
+    assert heard == [signals.WALL, before]

@@ -5,13 +5,21 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from kltune.errors import SpecError, StudyError
-from kltune.metrics.tracker import Tracker, check_experiment, redact, reroot, resolve_tracker
+from kltune.metrics.tracker import (
+    Tracker,
+    check_experiment,
+    has_moved,
+    redact,
+    reroot,
+    resolve_tracker,
+)
 
 
 def test_by_default_the_tracker_is_sqlite_in_the_study_folder(tmp_path: Path) -> None:
@@ -169,6 +177,22 @@ def test_a_moved_study_points_at_its_own_artifacts(tmp_path: Path) -> None:
     assert runs == [f"{root}/1/artifacts", "file:///old/artifacts2/1", "s3://bucket/artifacts/1"]
     assert places == [f"{root}/0", root, "s3://bucket/artifacts"]
     assert not reroot(tmp_path)
+
+
+def test_a_copy_of_the_database_can_be_pointed_at_the_folder_in_its_place(tmp_path: Path) -> None:
+    rows = [(1, "kitchen", "file:///old/artifacts", "active")]
+    copy = tmp_path / "copy" / "mlflow.db"
+    copy.parent.mkdir()
+    _database(copy, rows)
+    _database(tmp_path / "mlflow.db", rows)
+    assert has_moved(tmp_path)
+    assert reroot(tmp_path, copy)
+    assert has_moved(tmp_path)  # the study's own was left alone
+    with closing(sqlite3.connect(copy)) as database:
+        places = [row[0] for row in database.execute("SELECT artifact_location FROM experiments")]
+    assert places == [(tmp_path / "artifacts").as_uri()]
+    assert reroot(tmp_path)
+    assert not has_moved(tmp_path)
 
 
 def test_a_study_without_mlflow_needs_no_rerooting(tmp_path: Path) -> None:

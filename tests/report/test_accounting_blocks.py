@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from chart_case import accepted
 from fake_costs import add_costs, add_timing, extend, placed
 from fake_study import FakeTrial, trial, typical_trials, write_study
 
@@ -154,3 +155,12 @@ def test_a_trial_that_was_cut_shows_in_the_bar(tmp_path: Path) -> None:
     with_one = figures(accounting_blocks(study_of(tmp_path / "a", [trial(0.5), cut])))
     without = figures(accounting_blocks(study_of(tmp_path / "b", [trial(0.5)])))
     assert len(with_one) == len(without) + 1
+
+
+def test_both_bars_are_charts_as_well(tmp_path: Path) -> None:
+    timing = {"wall_s": 300.0, "trainer_s": 290.0, "worker_s": 300.0}
+    blocks = accounting_blocks(study_of(tmp_path, typical_trials(), **timing))
+    (drawn,) = [block for block in blocks if isinstance(block, Figures)]
+    assert len(drawn.figures) == 2
+    for figure in drawn.figures:
+        assert accepted(figure.chart).layout["title"]["text"] in figure.svg

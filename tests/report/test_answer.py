@@ -13,6 +13,7 @@ from kltune.report.answer import (
 from kltune.report.recommend import Recommendation, recommend
 from kltune.report.rows import StudyRows, read_study
 from kltune.trial.outcome import StopReason
+from kltune.trial.words import both_units
 
 
 def read(tmp_path: Path, *fakes: object, **spec: object) -> StudyRows:
@@ -90,6 +91,20 @@ def test_under_gold_final_all_steps_are_to_be_run(tmp_path: Path) -> None:
     found = recommend(study)
     assert isinstance(found, Recommendation)
     assert "run all 80 steps" in headline(study, found)
+
+
+def test_under_gold_final_the_kl_of_the_headline_is_that_of_the_end(tmp_path: Path) -> None:
+    gold = (0.2, 0.9, *[0.5] * 7)
+    objective = {"metric": "gold_final", "kl_limit": None}
+    study = read(tmp_path, trial(0.3, gold=gold), objective=objective)
+    found = recommend(study)
+    assert isinstance(found, Recommendation)
+    peak, final = found.best.peak, found.best.final
+    assert peak is not None
+    assert final is not None
+    text = headline(study, found)
+    assert f"at KL {both_units(final.kl_token, final.kl_seq)}." in text
+    assert peak.step == 10
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ from fake_study import FakeTrial, trial, typical_trials, write_study
 
 from kltune.metrics.jsonl import read_json, write_json
 from kltune.metrics.record import RewardScale
-from kltune.report.build import build_report
+from kltune.report.build import build_report, compose_report, draw_live, is_over, render_live
+from kltune.report.rows import read_study
 from kltune.screen.progress import Scope
 from kltune.screen.watch import PlainScreen
 from kltune.spec.load import resolved
@@ -60,8 +61,8 @@ def test_model_text_is_escaped_in_all_three_twins(tmp_path: Path) -> None:
     paths = build_report(folder)
     for path in (paths.html, paths.markdown):
         text = path.read_text(encoding="utf-8")
-        assert "<script" not in text
-        assert "</script" not in text
+        assert "<script>alert" not in text  # the page has scripts of its own
+        assert "alert(1)</script" not in text
         assert "alert(1)" in text
     json.loads(paths.json.read_text(encoding="utf-8"))
 
@@ -69,7 +70,7 @@ def test_model_text_is_escaped_in_all_three_twins(tmp_path: Path) -> None:
 def test_a_copied_study_gives_the_same_report(tmp_path: Path) -> None:
     folder = write_study(tmp_path / "a", typical_trials()[:4])
     before = build_report(folder).html.read_text(encoding="utf-8")
-    moved = tmp_path / "elsewhere" / "b"
+    moved = tmp_path / "elsewhere" / "a"  # its name is in the commands to type
     shutil.copytree(folder, moved)
     shutil.rmtree(folder)
     after = build_report(moved).html.read_text(encoding="utf-8")
@@ -119,3 +120,29 @@ def test_a_complete_trial_whose_evaluations_are_gone_is_not_recommended(tmp_path
     (study / "trials" / "00000" / "evals.jsonl").unlink()
     build_report(study)
     assert read_json(study / "report.json")["best"] is None
+
+
+def test_a_page_to_serve_is_drawn_without_writing_in_the_study(tmp_path: Path) -> None:
+    folder = write_study(tmp_path, [trial(0.1)])
+    before = sorted(path.name for path in folder.iterdir())
+    document = compose_report(folder, is_live=True)
+    assert document.is_live
+    assert not compose_report(folder).is_live
+    page = draw_live(folder)
+    assert page.html == render_live(folder)
+    assert page.html.startswith("<!doctype html>")
+    assert not page.is_over
+    assert sorted(path.name for path in folder.iterdir()) == before
+
+
+def test_a_study_is_over_when_as_many_have_ended_as_were_asked_for(tmp_path: Path) -> None:
+    ended, running = trial(0.1), trial(0.2, steps=33, reason=None)
+    failed = trial(0.1, steps=3, reason=StopReason.ERROR, detail="boom")
+    for name, trials, wanted in (
+        ("all", [ended] * 4, True),
+        ("one to come", [ended] * 3, False),
+        ("one runs", [*[ended] * 4, running], False),
+        ("one failed, which does not count", [*[ended] * 3, failed], False),
+    ):
+        folder = write_study(tmp_path / name, trials, budget={"trials": 4})
+        assert is_over(read_study(folder)) == wanted, name

@@ -101,3 +101,25 @@ def test_a_biased_penalty_is_not_recommended_without_its_reason(tmp_path: Path) 
         "The recommended penalty is biased (allow_biased): k3 in the reward has a wrong gradient "
         "(it can point away from the reference). Gradient of k3-reward: reverse - forward KL."
     ) in text_of(study)
+
+
+def test_many_pruned_trials_above_the_best_are_one_sentence(tmp_path: Path) -> None:
+    ended = {"steps": 20, "reason": StopReason.PRUNED, "detail": "beaten"}
+    pruned = [trial(0.2, gold=(0.2, gold, gold), **ended) for gold in (0.9, 1.1, 1.0)]
+    complete = trial(0.2, gold=(0.2, *[0.7] * 8))
+    study = read_study(write_study(tmp_path, [*pruned, complete]))
+    (text,) = cautions(study, recommend(study))
+    assert text.startswith("3 pruned trials were higher at their best evaluation")
+    assert "the highest of them trial 1 (gold 1.100" in text
+
+
+def test_many_drowned_trials_are_one_sentence(tmp_path: Path) -> None:
+    study = read_study(write_study(tmp_path, [trial(0.1), trial(0.1)]))
+    curve = dataclasses.replace(study.trials[0].curve, beta=(0.1,) * 80, kl_seq=(5.0,) * 80)
+    drowned = tuple(
+        dataclasses.replace(row, sigma_r=sigma, curve=curve)
+        for row, sigma in zip(study.trials, (1e-3, 1e-4), strict=True)
+    )
+    texts = cautions(dataclasses.replace(study, trials=drowned), recommend(study))
+    (text,) = [t for t in texts if "times the spread" in t]
+    assert text.startswith("In 2 trials, most in trial 1, the mean KL penalty is 5,000 times")

@@ -9,6 +9,7 @@ from fake_study import FakeTrial, trial, write_study
 from kltune.report.controller_rules import (
     controller_formula,
     controller_gain,
+    controller_short,
     controller_words,
     rule_sentence,
 )
@@ -102,3 +103,20 @@ def test_every_kind_has_a_sentence(tmp_path: Path, kind: ControllerKind) -> None
     sentence = rule_sentence(read(tmp_path).spec, kind)
     assert sentence.endswith(".")
     assert ".." not in sentence
+
+
+def test_what_to_set_is_said_without_what_it_did(tmp_path: Path) -> None:
+    fakes = [
+        trial(0.3),
+        steered("proportional", horizon=640),
+        steered("threshold-1.5x"),
+        trial(0.3, controller="schedule"),
+    ]
+    study = read(tmp_path, *fakes, control={"ema": 0.5})
+    fixed, proportional, threshold, schedule = (controller_short(study, r) for r in study.trials)
+    assert fixed == "none: beta is held"
+    assert proportional.startswith("proportional, target ")
+    assert "nats/token, horizon 640 sequences; KL smoothed, weight of the past 0.5" in proportional
+    assert threshold.startswith("threshold-1.5x, target ")
+    assert schedule.startswith("schedule: beta × ")
+    assert not any("moved" in text for text in (fixed, proportional, threshold, schedule))

@@ -5,9 +5,11 @@ import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
+from chart_case import accepted
 from fake_study import trial, typical_trials, write_study
 
 from kltune.report.figures import against_kl, importance_bars, over_steps
+from kltune.report.overlays import Line, Overlay
 from kltune.report.rows import read_study
 from kltune.spec.trial import KLUnit
 
@@ -81,3 +83,17 @@ def test_the_line_of_beta_0_is_dashed(tmp_path: Path) -> None:
     for shown, is_dashed in ((rows[1:], True), (rows[:1], False)):
         gold, _ = against_kl(shown, shown[0], None, UNIT)  # named by its own legend, without a dash
         assert ("stroke-dasharray" in gold.svg) == is_dashed
+
+
+def test_every_drawing_has_a_chart_of_the_same(tmp_path: Path) -> None:
+    rows = read_study(write_study(tmp_path, typical_trials()[:6])).trials
+    over = Overlay(KLUnit.TOKEN, gold=(Line("forecast: best policy", ((0.0, 0.2), (1.0, 0.8))),))
+    figures = [
+        *against_kl(rows, rows[1], rows[3], UNIT, over),
+        *over_steps([("recommended", rows[1])], KLUnit.TOKEN, UNIT),
+        importance_bars({"beta": 0.7, "penalty": 0.3}, "two bars"),
+    ]
+    for figure in figures:
+        accepted(figure.chart)
+    assert "forecast: best policy" in figures[0].svg
+    assert "forecast: best policy" not in figures[1].svg

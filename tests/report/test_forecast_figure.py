@@ -3,6 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from chart_case import accepted
 from fake_study import trial, write_study
 from preview_case import forecast_of, hump, scored
 
@@ -24,6 +25,8 @@ def test_the_captions_name_gold_and_proxy(tmp_path: Path) -> None:
     gold, proxy = forecast_figures(study, forecast_of(scored(hump)))
     assert gold.caption.startswith("Gold against KL")
     assert proxy.caption.startswith("Proxy against KL")
+    for figure, field in ((gold, "gold"), (proxy, "proxy")):
+        assert accepted(figure.chart).layout["yaxis"]["title"]["text"].startswith(field)
 
 
 def test_every_evaluation_is_a_dot(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from chart_case import accepted
 from fake_study import FakeTrial, trial, write_study
 
 from kltune.report.document import Block, Figures, Grid, Paragraph
@@ -69,6 +70,7 @@ def test_there_is_one_figure_for_each_further_gold(tmp_path: Path) -> None:
     (figure,) = figures.figures
     for label in ("beaten by none", "lowest allowed", "step 0", "recommended", "retention"):
         assert label in figure.svg
+    accepted(figure.chart)
 
 
 def test_without_an_answer_the_trade_off_is_still_shown(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import law_case
 import numpy as np
+from chart_case import accepted
 from law_case import fit
 
 from kltune.report.law_figure import law_figure
@@ -18,6 +19,8 @@ def test_an_identified_peak_is_drawn_with_its_band(tmp_path: Path) -> None:
     assert "recommended: trial 1" in figure.svg
     assert "√(KL in nats/sequence)" in figure.svg
     assert "95 % confidence" in figure.caption
+    chart = accepted(figure.chart)
+    assert "KL* = 2.72 (2.1 to 3.9) nats/sequence" in chart.layout["annotations"][0]["text"]
 
 
 def test_a_rejected_law_is_drawn_as_such_and_without_a_peak(tmp_path: Path) -> None:

@@ -4,7 +4,16 @@ import html
 
 import pytest
 
-from kltune.report.document import Card, Cards, Code, Document, Grid, Section
+from kltune.report.document import (
+    Card,
+    Cards,
+    Code,
+    Document,
+    Grid,
+    Hero,
+    Section,
+    Tile,
+)
 from kltune.report.markdown import escaped, render_markdown
 
 HOSTILE = (
@@ -58,3 +67,23 @@ def test_a_command_stands_as_code_whatever_it_holds() -> None:
     code = Code("kltune sweep '`x`' | cat")
     text = render_markdown(Document("t", "s", "h", True, (Section("one", "one", (code,)),)))
     assert "\n    kltune sweep '`x`' | cat\n" in text
+
+
+def test_the_first_screen_is_a_short_list_with_its_command() -> None:
+    tiles = (Tile("gold", "1.0", "95 % | interval"), Tile("KL", "0.2 nats/token"))
+    hero = Hero((("beta", "0.1 <per> nat"),), tiles, "kltune export 'a `b`' --to trl")
+    text = render_markdown(Document("t", "s", "h", True, (Section("one", "one", (hero,)),)))
+    assert "\n- **beta**: 0.1 &#60;per> nat\n" in text
+    assert "\n- **gold**: 1.0 (95 % &#124; interval)\n- **KL**: 0.2 nats/token\n" in text
+    assert "\n    kltune export 'a `b`' --to trl\n" in text
+
+
+def test_why_a_prompt_is_shown_and_what_changed_stand_with_its_cards() -> None:
+    pair = (Card("start", "a", "n"), Card("end", "b", "n", "since the start: gold -1.000"))
+    texts = [
+        render_markdown(Document("t", "s", "h", True, (Section("one", "one", (block,)),)))
+        for block in (Cards("t", "p", pair, "Chosen | by"), Cards("t", "p", pair[:1]))
+    ]
+    assert "\nChosen &#124; by\n" in texts[0]
+    assert "| **change** |  | since the start: gold -1.000 |" in texts[0]
+    assert "change" not in texts[1]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from fake_study import SIGMA_R, SPEC, trial, write_study
 
-from kltune.report.native import native_coefficient, native_words
+from kltune.report.native import native_coefficient, native_words, typed_coefficient, typed_words
 from kltune.report.rows import StudyRows, read_study
 from kltune.spec.penalty import Penalty
 from kltune.trial.words import number
@@ -178,3 +178,61 @@ def test_beside_undivided_advantages_the_coefficient_is_for_the_shaped_score(
     assert "KL coefficient 0.248 in the loss" in text
     assert "for the shaped score that was trained on" in text
     assert "=" not in text
+
+
+def test_what_to_type_is_the_factor_of_the_beta_that_was_asked_for(tmp_path: Path) -> None:
+    study = read(tmp_path, Penalty.K2_LOSS)
+    (row,) = study.trials
+    steps = len(row.curve.step)
+    # a controller moved beta fourfold; the record of both gives the factor
+    curve = dataclasses.replace(
+        row.curve, beta=(0.496,) * steps, coefficient=(0.496 / 0.5,) * steps
+    )
+    moved = dataclasses.replace(row, curve=curve)
+    assert typed_coefficient(study, moved) == pytest.approx(0.124 / 0.5)
+    assert typed_words(study, moved, " at the start").startswith("0.248 at the start in the loss,")
+    empty = dataclasses.replace(row.curve, step=(), beta=(), coefficient=())
+    assert typed_coefficient(study, dataclasses.replace(row, curve=empty)) == pytest.approx(
+        0.124 / SIGMA_R
+    )
+
+
+@pytest.mark.parametrize(
+    ("penalty", "trainer", "words"),
+    [
+        (
+            Penalty.K1_REWARD,
+            {},
+            "0.124 in the reward, times the log-ratio summed over the completion",
+        ),
+        (Penalty.K1_REWARD, {"kl": {"credit": "length-mean"}}, "averaged over the completion"),
+        (Penalty.K1_REWARD, {"kl": {"credit": "reward-to-go"}}, "of each token and later ones"),
+        (Penalty.K1_REWARD, {"algorithm": "ppo"}, "times the log-ratio of each token"),
+        (
+            Penalty.EXACT_FULL,
+            {},
+            f"0.124 in the reward, times the exact KL over the vocabulary summed over the completion; and {number(0.124 / SIGMA_R)} in the loss",
+        ),
+        (Penalty.K3_LOSS, {"algorithm": "rloo"}, "in the loss, beside undivided advantages"),
+        (
+            Penalty.K1_REWARD,
+            {"reward": {"scale": 2.0}},
+            "summed over the completion, beside the shaped score (trainer.reward)",
+        ),
+    ],
+)
+def test_where_it_goes_is_said_in_few_words(
+    tmp_path: Path, penalty: Penalty, trainer: dict[str, Any], words: str
+) -> None:
+    study = read(tmp_path, penalty, trainer={**SPEC["trainer"], **trainer})
+    (row,) = study.trials
+    steps = len(row.curve.step)
+    paid = 0.124 if penalty is Penalty.K1_REWARD else 0.124 / SIGMA_R
+    curve = dataclasses.replace(row.curve, coefficient=(paid,) * steps)
+    assert words in typed_words(study, dataclasses.replace(row, curve=curve))
+
+
+def test_of_no_penalty_nothing_is_typed(tmp_path: Path) -> None:
+    study = read_study(write_study(tmp_path, [trial(0.0)]))
+    assert typed_words(study, study.trials[0]) == "0"
+    assert typed_coefficient(study, study.trials[0]) == 0

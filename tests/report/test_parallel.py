@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from chart_case import accepted
 from fake_study import trial, typical_trials, write_study
 
 from kltune.report.parallel import parallel_coordinates
@@ -18,6 +19,10 @@ def test_settings_that_differ_are_axes_and_others_are_not(tmp_path: Path) -> Non
         assert name in figure.svg
     assert "learning_rate" not in figure.svg
     assert "21 trials with a value" in figure.caption
+    chart = accepted(figure.chart)
+    assert len(chart.layout["xaxis"]["ticktext"]) == 6
+    drawn = {n for trace in chart.traces for n in trace["customdata"] if n is not None}
+    assert drawn == {row.number for row in rows if row.value is not None}
 
 
 def test_fewer_than_two_values_or_equal_settings_have_no_drawing(tmp_path: Path) -> None:

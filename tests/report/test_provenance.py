@@ -5,11 +5,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from export_case import target, winner
 from fake_study import SPEC, trial, write_study
 
-from kltune.report.document import Facts
-from kltune.report.provenance import flattened, provenance, reproduce
+from kltune.errors import SpecError
+from kltune.export.openrlhf import export_openrlhf
+from kltune.export.trl import export_trl
+from kltune.export.verl import export_verl
+from kltune.report.document import Code, Facts
+from kltune.report.provenance import (
+    export_command,
+    export_target,
+    flattened,
+    provenance,
+    replay_command,
+    reproduce,
+    study_argument,
+)
 from kltune.report.rows import StudyRows, read_study
+from kltune.spec.penalty import Penalty
 
 
 def facts_of(study: StudyRows) -> dict[str, str]:
@@ -90,3 +104,66 @@ def test_the_unit_of_beta_follows_the_credit_and_where_it_is_paid(tmp_path: Path
     ):
         study = read_study(write_study(tmp_path / name, tried, trainer=trainer))
         assert facts_of(study)["beta"] == words
+
+
+def test_commands_name_the_study_without_a_folder_of_this_machine(tmp_path: Path) -> None:
+    for folder, name in (("studies/a b", "'studies/a b'"), ("mine/-x", "./-x"), ("k", "k")):
+        study = read_study(write_study(tmp_path / folder, [trial(0.1)]))
+        assert study_argument(study) == name
+        (row,) = study.trials
+        assert replay_command(study, row) == f"kltune replay {name} --trial 0"
+        assert export_command(study, row) == f"kltune export {name} --to trl --trial 0"
+        best = export_command(study, row, is_recommended=True)
+        assert best == f"kltune export {name} --to trl"
+
+
+def test_the_recommended_trial_can_be_run_again(tmp_path: Path) -> None:
+    study = read_study(write_study(tmp_path / "s", [trial(0.1), trial(0.2)]))
+    codes = [b.text for b in provenance(study, study.trials[1]) if isinstance(b, Code)]
+    assert codes[1] == "kltune replay s --trial 1"
+    codes = [b.text for b in provenance(study) if isinstance(b, Code)]
+    assert codes[1] == "kltune replay s --trial 0"
+    empty = read_study(write_study(tmp_path / "e", []))
+    assert len([b for b in provenance(empty) if isinstance(b, Code)]) == 1
+
+
+@pytest.mark.parametrize("algorithm", ["grpo", "dr-grpo", "rloo", "reinforce", "ppo"])
+@pytest.mark.parametrize("penalty", [None, *Penalty])
+def test_a_trainer_is_named_exactly_where_its_export_is_not_refused(
+    algorithm: str, penalty: Penalty | None, studies: dict[str, StudyRows]
+) -> None:
+    study = studies[algorithm]
+    row = next(r for r in study.trials if r.setting.penalty is penalty)
+    found = winner(
+        None if penalty is None else penalty.value,
+        0.0 if penalty is None else 0.1,
+        trainer={"algorithm": algorithm},
+    )
+    able: list[str] = []
+    for name, build in (("trl", export_trl), ("verl", export_verl), ("openrlhf", export_openrlhf)):
+        try:
+            build(found, target(found, name))
+        except SpecError:
+            continue
+        able.append(name)
+    assert export_target(study, row) == (able[0] if able else "json")
+
+
+@pytest.fixture(scope="module")
+def studies(tmp_path_factory: pytest.TempPathFactory) -> dict[str, StudyRows]:
+    """One study an algorithm, one trial a penalty."""
+    folder = tmp_path_factory.mktemp("studies")
+    fakes = [trial(0.0, steps=1), *[trial(0.1, penalty=p, steps=1) for p in Penalty]]
+    found: dict[str, StudyRows] = {}
+    for algorithm in ("grpo", "dr-grpo", "rloo", "reinforce", "ppo"):
+        path = write_study(folder / algorithm, fakes[:1])
+        study = read_study(path)
+        trainer = study.spec.trainer.model_copy(update={"algorithm": algorithm})
+        spec = study.spec.model_copy(update={"trainer": trainer})
+        (zero,) = study.trials
+        rows = [
+            dataclasses.replace(zero, setting=fake.setting, number=n)
+            for n, fake in enumerate(fakes)
+        ]
+        found[algorithm] = dataclasses.replace(study, spec=spec, trials=tuple(rows))
+    return found

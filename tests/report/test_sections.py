@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
+import confirm_case
 from fake_study import trial, typical_trials, write_study
 
-from kltune.report.document import Document
+from kltune.metrics.jsonl import write_json
+from kltune.report.document import Document, Hero
 from kltune.report.evidence import gather_evidence
 from kltune.report.markdown import render_markdown
-from kltune.report.recommend import recommend
+from kltune.report.recommend import Recommendation, recommend
 from kltune.report.rows import StudyRows, read_study
 from kltune.report.sections import compose
 from kltune.spec.trial import ControllerKind
@@ -32,22 +35,27 @@ def test_a_typical_report_has_all_its_parts_with_the_answer_first(tmp_path: Path
     assert document.is_answer
     assert [section.anchor for section in document.sections] == [
         "recommendation",
+        "details",
+        "frontier",
+        "map",
         "noise",
         "power",
         "peaks",
         "law",
-        "frontier",
         "steps",
         "tokens",
+        "samples",
         "controllers",
         "guards",
+        "timeline",
         "trials",
         "importance",
-        "samples",
         "untested",
         "cost",
         "provenance",
     ]
+    assert isinstance(document.sections[0].blocks[0], Hero)
+    assert [sheet.number for sheet in document.sheets] == list(range(24))
     assert document.subtitle == "24 of 24 trials: 21 complete, 2 pruned, 1 failed"
 
 
@@ -78,3 +86,24 @@ def test_without_overoptimisation_the_report_says_that_there_was_none(tmp_path: 
     assert "No trial was over-optimised" in text_of(
         read_study(write_study(tmp_path, [trial(0.2, gold=rising)]))
     )
+
+
+def test_without_an_answer_the_first_section_says_what_to_change(tmp_path: Path) -> None:
+    document = document_of(read_study(write_study(tmp_path, [])))
+    first = document.sections[0]
+    assert (first.title, first.anchor) == ("What to change", "recommendation")
+    assert not any(isinstance(block, Hero) for s in document.sections for block in s.blocks)
+    assert "details" not in [section.anchor for section in document.sections]
+
+
+def test_the_kl_of_a_confirmed_headline_is_that_of_the_fresh_seeds(tmp_path: Path) -> None:
+    path = confirm_case.study(tmp_path)
+    found = recommend(read_study(path))
+    assert isinstance(found, Recommendation)
+    result = confirm_case.result_of(confirm_case.judged([1.0, 1.0, 0.2, 0.0]))
+    for number in (found.best.number, 0):
+        arms = (dataclasses.replace(result.arms[0], number=number), *result.arms[1:])
+        confirmed = dataclasses.replace(result, arms=arms)
+        write_json(path / "confirm" / "confirm.json", confirmed.as_json())
+        text = document_of(read_study(path)).headline
+        assert ("at KL 0.1 nats/token = 1 nats/sequence. On 8 fresh seeds" in text) is (number != 0)

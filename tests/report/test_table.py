@@ -4,7 +4,7 @@ from pathlib import Path
 
 from fake_study import trial, write_study
 
-from kltune.report.document import Grid
+from kltune.report.document import Grid, Paragraph
 from kltune.report.ranking import rank
 from kltune.report.rows import StudyRows, read_study
 from kltune.report.table import trial_blocks
@@ -79,3 +79,14 @@ def test_guards_that_warned_are_named_beside_the_state(tmp_path: Path) -> None:
     grid = grid_of(study)
     states = {row[0]: row[grid.header.index("state")] for row in grid.rows}
     assert states == {"0": "complete; warned: truncation, repetition", "1": "complete"}
+
+
+def test_the_gold_before_training_is_said_once_and_the_header_is_short(tmp_path: Path) -> None:
+    study = read_study(write_study(tmp_path, [trial(0.1), trial(0.2)]))
+    note = trial_blocks(study, None)[0]
+    assert isinstance(note, Paragraph)
+    golds = sorted(row.start.gold for row in study.trials if row.start is not None)
+    assert f"Gold before training: {golds[0]:.3f} to {golds[1]:.3f}." in note.text
+    header = grid_of(study).header
+    assert header[:4] == ("trial", "tie group", "setting", "value")
+    assert len(header) <= 16

@@ -6,6 +6,7 @@ import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
+from chart_case import accepted
 from fake_study import trial
 from tokens_case import with_tokens
 
@@ -37,6 +38,7 @@ def test_three_drawings_that_follow_the_page_and_name_their_units(tmp_path: Path
         assert "currentColor" in figure.svg
         assert "#010203" not in figure.svg
         assert figure.caption.startswith("Recommended: trial 0")
+        accepted(figure.chart)
     assert "mean exact KL (nats/token)" in figures[0].svg
     assert "position in the completion (tokens)" in figures[0].svg
     assert "exact KL (nats/token)" in figures[1].svg
@@ -57,10 +59,14 @@ def test_a_long_training_is_drawn_with_few_columns(tmp_path: Path) -> None:
     evidence = evidence_of(tmp_path)
     profile = TokenProfile((0, 1, 2, 4), (0.1, 0.2, 0.3), (9, 9, 9))
     long = dataclasses.replace(evidence, profiles=dict.fromkeys(range(1, 5001), profile))
-    svg = heat_map(long, "t").svg
-    ET.fromstring(svg)
-    assert len(svg) < 40_000
+    figure = heat_map(long, "t")
+    ET.fromstring(figure.svg)
+    assert len(figure.svg) < 40_000
     assert MOST_COLUMNS < 200
+    (heat,) = accepted(figure.chart).traces
+    assert (heat["x"][0], heat["x"][-1]) == (0.5, 5000)
+    assert len(heat["x"]) == len(heat["z"][0]) + 1 <= MOST_COLUMNS + 1
+    assert (len(heat["y"]), len(heat["z"])) == (4, 3)
 
 
 def test_the_extremes_are_drawn(tmp_path: Path) -> None:

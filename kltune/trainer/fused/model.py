@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from kltune.trainer.encode import PaddedPrompts
-from kltune.trainer.fused.blocks import Blocks, find_blocks
+from kltune.trainer.fused.blocks import Blocks, Joined, find_blocks
 from kltune.trainer.fused.decode import Decoder
 from kltune.trainer.fused.forward import forward
 from kltune.trainer.fused.linear import (
@@ -25,6 +25,7 @@ from kltune.trainer.fused.linear import (
 )
 from kltune.trainer.fused.packing import find_prompts, pack, predicting
 from kltune.trainer.fused.static import Shape, StaticDecoder
+from kltune.trainer.head import Head
 from kltune.trainer.lora import AdapterStack, AdapterView
 
 TOLERANCE = 1e-3
@@ -157,10 +158,14 @@ class FusedModel:
 
     def _by_place(self, stack: AdapterStack, pairs: Pairs) -> list[list[Pairs]]:
         index = {target.name: i for i, target in enumerate(stack.targets)}
-        return [
-            [[pairs[index[name]] for name in joined.names] for joined in layer.joined]
-            for layer in self.blocks.layers
-        ]
+
+        def pairs_of(joined: Joined) -> Pairs:
+            return [
+                pairs[index[name]] if name in index else _silent(pairs[0], joined, span)
+                for name, span in zip(joined.names, joined.spans, strict=True)
+            ]
+
+        return [[pairs_of(joined) for joined in layer.joined] for layer in self.blocks.layers]
 
     def _merge(
         self, adapters: list[list[Pairs]], scale: float, view: AdapterView, slot: int | None
@@ -228,8 +233,15 @@ class FusedModel:
         return torch.stack(pieces)
 
 
+def _silent(like: tuple[Tensor, Tensor], joined: Joined, span: slice) -> tuple[Tensor, Tensor]:
+    """An adapter that adds nothing and learns nothing, for a layer that the spec leaves out."""
+    num_slots, rank, _ = like[0].shape
+    num_out, num_in = span.stop - span.start, joined.weight_OI.shape[1]
+    return like[0].new_zeros(num_slots, rank, num_in), like[1].new_zeros(num_slots, num_out, rank)
+
+
 def fuse(
-    model: Any, body: nn.Module, dtype: torch.dtype, head: nn.Linear | None = None
+    model: Any, body: nn.Module, dtype: torch.dtype, head: Head | None = None
 ) -> FusedModel | None:
     """Our own forward for ``model``, if it is of a known family and gives the model's own numbers; else None.
 

@@ -80,7 +80,7 @@ def _plain(bank: Bank, drawn: Drawn, rows: list[int], *, is_policy: bool) -> lis
         prompt, completion = drawn.prompt_ids[row], drawn.samples[row].token_ids
         ids = torch.tensor([[*prompt, *completion]], device=loaded.device)
         with stack.use(stack.view((0,)) if is_policy else None), loaded.accelerator.autocast():
-            logits_SV = loaded.model(input_ids=ids).logits[0]
+            logits_SV = loaded.model(input_ids=ids).logits[0, :, : loaded.num_ids]
         found.append(Plain(logits_SV[len(prompt) - 1 :].float(), ids[0, len(prompt) :]))
     return found
 

@@ -1,0 +1,220 @@
+"""A configuration of one trainer in, the same setting as another's (or as JSON) out.
+
+What a value depends on and nobody said (sigma, mean length) is found by trying: with two values of it the
+same keys come out, or it is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+from kltune.adopt.given import read_given
+from kltune.adopt.keys import Keys, release_of
+from kltune.adopt.nemo_rl import read_nemo_rl
+from kltune.adopt.openrlhf import read_openrlhf
+from kltune.adopt.reading import Reading
+from kltune.adopt.trl import builder_of, read_trl
+from kltune.adopt.verl import read_verl
+from kltune.adopt.wording import reworded, reworded_text
+from kltune.errors import SpecError
+from kltune.export.key import Exported
+from kltune.export.nemo_rl import export_nemo_rl
+from kltune.export.openrlhf import export_openrlhf
+from kltune.export.plain import plain
+from kltune.export.releases import FRAMEWORKS
+from kltune.export.setting import Winner
+from kltune.export.target import Sizes, Target, make_target
+from kltune.export.trl import export_trl
+from kltune.export.verl import export_verl
+
+_EXPORTERS: Final[Mapping[str, Callable[[Winner, Target], Exported]]] = MappingProxyType(
+    {
+        "trl": export_trl,
+        "verl": export_verl,
+        "openrlhf": export_openrlhf,
+        "nemo-rl": export_nemo_rl,
+    }
+)
+
+_MANY: Final = 24
+"""Keys listed one by one."""
+
+SIGMA_HELP: Final = (
+    "--sigma is the standard deviation of the reward that the advantages are divided by, in raw reward, under the start "
+    "policy: within a group of one prompt (GRPO), over all completions (REINFORCE++, PPO). A kltune study measures it "
+    "(sigma_r in reference.json); your log has it as TRL's reward_std or OpenRLHF's group_reward_std of the first steps"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a conversion is told beside the file."""
+
+    to: str
+    version: str | None = None
+    """Of the target; None: the newest on record."""
+    sigma: float | None = None
+    """What advantages are divided by, raw reward."""
+    sizes: Sizes = field(default_factory=Sizes)
+    """Of the target; None: as in the file."""
+
+
+def read_config(framework: str, path: Path, version: str | None = None) -> Reading:
+    """Read a trainer's configuration; nothing in it is run.
+
+    Raises:
+        SpecError: it can't be read, or sets what kltune has no words for.
+    """
+    if framework not in FRAMEWORKS:
+        raise SpecError(f"--from: must be one of {', '.join(FRAMEWORKS)} (got {framework!r})")
+    given = read_given(framework, path)
+    listed, doubt = release_of(framework, version, given)
+    builder = builder_of(given) if framework == "trl" else ""
+    release = None if version is None else version.strip().removeprefix("v")
+    keys = Keys(given, listed, f"{builder}." if builder else "", release)
+    if doubt:
+        keys.warnings.append(doubt)
+    if framework == "trl":
+        return read_trl(keys, builder)
+    read = {"verl": read_verl, "openrlhf": read_openrlhf, "nemo-rl": read_nemo_rl}[framework]
+    return read(keys)
+
+
+def converted(found: Reading, asked: Asked) -> Exported:
+    """As the target's configuration.
+
+    Raises:
+        SpecError: the target can't run the setting, or sigma or the mean length has to be known for it.
+    """
+    export = _EXPORTERS[asked.to]
+
+    def with_these(sigma: float, mean: float) -> Exported:
+        winner = found.winner(sigma, mean)
+        target = _target(found, winner, asked, asked.to)
+        return export(winner, target)
+
+    longest = float(found.trainer_spec().max_new_tokens)
+    sigma = asked.sigma or 1.0
+    mean = asked.sizes.mean_tokens or longest
+    try:
+        result = with_these(sigma, mean)
+        moved = _moved(result.values, with_these(2 * sigma, mean).values)
+        if asked.sigma is None and moved:
+            raise SpecError(
+                f"--sigma: {', '.join(moved)} of {asked.to} is in another unit than {found.sources.get('beta', 'beta')} of "
+                f"{found.framework}, and the scale between them is the reward's spread. {SIGMA_HELP}"
+            )
+        moved = _moved(result.values, with_these(sigma, mean / 2).values)
+        if asked.sizes.mean_tokens is None and moved:
+            raise SpecError(
+                f"--mean-tokens: needed for {', '.join(moved)}: your mean completion length in tokens"
+            )
+    except SpecError as error:
+        raise SpecError(reworded_text(str(error), found)) from error
+    return reworded(result, found, remarks=remarks(found), knows_sigma=asked.sigma is not None)
+
+
+def as_plain(found: Reading, asked: Asked) -> dict[str, Any]:
+    """Everything in every unit; what depends on a sigma or mean length that was not given is None.
+
+    Raises:
+        SpecError: sizes that don't fit together.
+    """
+
+    def with_these(sigma: float, mean: float) -> dict[str, Any]:
+        winner = found.winner(sigma, mean)
+        return plain(winner, _target(found, winner, asked, found.framework))
+
+    longest = float(found.trainer_spec().max_new_tokens)
+    sigma = asked.sigma or 1.0
+    mean = asked.sizes.mean_tokens or longest
+    facts = with_these(sigma, mean)
+    if asked.sigma is None:
+        facts = _agreed(facts, with_these(2 * sigma, mean))
+    if asked.sizes.mean_tokens is None:
+        facts = _agreed(facts, with_these(sigma, mean / 2))
+    for name in ("guards", "kl_guard", "kl_limit", "stop", "gold", "confirmation"):
+        del facts[name]  # of a study alone
+    facts["trainer"]["steps"] = found.steps
+    facts["warnings"] = [reworded_text(text, found) for text in facts["warnings"]]
+    facts["read"] = {
+        "framework": found.framework,
+        "version": found.version,
+        "file": found.name,
+        "keys_of_fields": dict(found.sources),
+        "left_to_defaults": {name: _plain(value) for name, value in found.defaults.items()},
+        "unknown_keys": list(found.unknown),
+        "keys_not_carried_over": list(found.unread),
+        "warnings": list(found.warnings),
+    }
+    return facts
+
+
+def remarks(found: Reading) -> tuple[str, ...]:
+    """What a person has to know of the reading, whatever it is converted to."""
+    lines = [*found.warnings]
+    if found.unknown:
+        lines.append(
+            f"{found.framework} {found.version} has no such key, so it was not read: {', '.join(found.unknown)}"
+        )
+    if found.unread:
+        lines.append(f"not carried over, as no part of the KL setting: {_listed(found.unread)}")
+    if found.steps is not None:
+        key = found.sources.get("steps", "steps")
+        lines.append(f"{key}: the number of steps is not carried over ({found.steps})")
+    return tuple(lines)
+
+
+def _listed(names: Sequence[str]) -> str:
+    """All of them; where they are many, whole sections by their number of keys."""
+    for depth in (None, 2, 1):
+        sections: dict[str, list[str]] = {}
+        for name in names:
+            sections.setdefault(".".join(name.split(".")[:depth]), []).append(name)
+        if len(sections) <= _MANY:
+            break
+    return ", ".join(
+        inside[0] if len(inside) == 1 else f"{section}.* ({len(inside)} keys)"
+        for section, inside in sections.items()
+    )
+
+
+def _target(found: Reading, winner: Winner, asked: Asked, framework: str) -> Target:
+    """Sizes that are not given are the file's; a group of 1 is its own too."""
+    sizes, group = asked.sizes, asked.sizes.group
+    if group is None and found.group != winner.trainer.group_size:
+        sizes = Sizes(sizes.batch, found.group, sizes.mean_tokens, sizes.max_new_tokens)
+    try:
+        return make_target(
+            winner, framework, asked.version if asked.to == framework else None, sizes
+        )
+    except SpecError as error:
+        raise SpecError(str(error).replace("--version", "--to-version")) from error
+
+
+def _moved(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    """Keys that are not the same in both."""
+    return [name for name in one if not _is_same(one[name], other.get(name))]
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    if isinstance(one, float) and isinstance(other, float):
+        return abs(one - other) <= 1e-6 * max(abs(one), abs(other))
+    return one == other
+
+
+def _agreed(one: Any, other: Any) -> Any:
+    """The first with None wherever the second differs."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return {name: _agreed(value, other.get(name)) for name, value in one.items()}
+    return one if _is_same(one, other) or isinstance(one, list) else None
+
+
+def _plain(value: Any) -> Any:
+    return (
+        value if isinstance(value, bool | int | float | str | list) or value is None else str(value)
+    )

@@ -1,0 +1,156 @@
+"""A configuration's text in, its keys and values out, flat; what can't be read as a plain value is named."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, cast
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from kltune.adopt.script import flags_of, overrides_of
+from kltune.adopt.source_code import config_call
+from kltune.errors import SpecError
+
+_MOST: Final = 5_000_000
+"""Bytes; a configuration is smaller."""
+
+_SKIPPED: Final = ("hydra", "_target_")
+"""Sections and keys that say how Hydra builds things, nothing of the setting."""
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a file says."""
+
+    name: str
+    """The file's own name."""
+    values: Mapping[str, Any]
+    """By the framework's key: dotted, or a flag with its dashes."""
+    unreadable: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Key and the expression that is no plain value."""
+    notes: tuple[str, ...] = ()
+    """What of the file was not followed."""
+    builder: str = ""
+    """TRL's class, where the file names it."""
+
+
+def read_given(framework: str, path: Path) -> Given:
+    """Read a file by its ending and content: Python (never run), JSON, YAML, or a shell script.
+
+    Raises:
+        SpecError: it can't be read, or holds nothing of the framework.
+    """
+    text = _text(path)
+    suffix = path.suffix.lower()
+    if suffix == ".py":
+        found = _python(framework, path, text)
+    elif suffix in (".yaml", ".yml", ".json"):
+        found = _mapping(framework, path, text)
+    else:
+        found = _shell(framework, path, text)
+    if not (found.values or found.unreadable or found.builder):
+        what = {
+            "trl": "no key of GRPOConfig or RLOOConfig",
+            "openrlhf": "no flag such as --algo.kl.init_coef",
+        }.get(framework, "no key such as algorithm.adv_estimator=grpo")
+        if framework == "nemo-rl":
+            what = "no key such as loss_fn.reference_policy_kl_penalty"
+        raise SpecError(f"{path}: {what} was found in it")
+    return found
+
+
+def _text(path: Path) -> str:
+    try:
+        if path.stat().st_size > _MOST:
+            raise SpecError(f"{path}: is above {_MOST:,} bytes, so it is no configuration")
+        return path.read_bytes().decode("utf-8-sig")
+    except FileNotFoundError:
+        raise SpecError(f"{path}: no such file") from None
+    except UnicodeDecodeError as error:
+        raise SpecError(f"{path}: is not UTF-8 text (byte {error.start})") from None
+    except OSError as error:
+        raise SpecError(f"{path}: can't be read: {error.strerror}") from None
+
+
+def _python(framework: str, path: Path, text: str) -> Given:
+    if framework != "trl":
+        raise SpecError(
+            f"{path}: a Python file is read for --from trl only; give {framework}'s YAML file or command line"
+        )
+    call = config_call(str(path), text)
+    return Given(path.name, call.values, call.unreadable, call.notes, call.builder)
+
+
+def _shell(framework: str, path: Path, text: str) -> Given:
+    if framework in ("verl", "nemo-rl"):
+        found = overrides_of(text)
+    else:
+        found = flags_of(text)
+        if framework == "trl":  # --max-steps and --max_steps are one
+            found = found.renamed(lambda flag: flag.lstrip("-").replace("-", "_"))
+    return Given(path.name, found.values, found.unreadable, found.notes)
+
+
+def _mapping(framework: str, path: Path, text: str) -> Given:
+    raw = _parsed(path, text)
+    if not isinstance(raw, dict):
+        raise SpecError(f"{path}: must be `key: value` lines (got a {type(raw).__name__})")
+    notes: list[str] = []
+    values: dict[str, Any] = {}
+    _flatten(cast("dict[Any, Any]", raw), "", values)
+    followed = {key: value for key, value in values.items() if key.split(".")[0] == "defaults"}
+    for key, value in followed.items():
+        del values[key]
+        if value == ["ppo_trainer", "_self_"]:  # verl's own defaults, which are on record
+            continue
+        notes.append(
+            f"defaults: {_short(value)} is not followed: what it says is taken to be the framework's own default; "
+            "give the composed file to be sure"
+        )
+    if framework == "openrlhf":
+        values = {
+            key if key.startswith("--") else f"--{key}": value for key, value in values.items()
+        }
+    return Given(path.name, values, {}, tuple(notes))
+
+
+def _parsed(path: Path, text: str) -> Any:
+    try:
+        if path.suffix.lower() == ".json":
+            return json.loads(text)
+        return YAML(typ="safe", pure=True).load(text)
+    except json.JSONDecodeError as error:
+        raise SpecError(
+            f"{path}: not JSON: {error.msg} (line {error.lineno}, column {error.colno})"
+        ) from None
+    except YAMLError as error:
+        raise SpecError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
+    except RecursionError:
+        raise SpecError(f"{path}: can't be read: too deeply nested") from None
+
+
+def _flatten(section: dict[Any, Any], above: str, values: dict[str, Any]) -> None:
+    """Nested and dotted keys become the same."""
+    for key, value in section.items():
+        name = f"{above}.{key}" if above else str(key)
+        if name.split(".")[0] in _SKIPPED or str(key) in _SKIPPED:
+            continue
+        if isinstance(value, dict) and value:
+            _flatten(cast("dict[Any, Any]", value), name, values)
+        else:
+            values[name] = value
+
+
+def printable(text: str) -> str:
+    """Without characters that do something to a terminal or end a comment."""
+    return "".join(c if c.isprintable() else " " for c in text)
+
+
+def _short(value: object) -> str:
+    text = re.sub(r"\s+", " ", str(value))
+    return text if len(text) <= 80 else text[:77] + "..."

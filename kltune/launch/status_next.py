@@ -1,0 +1,78 @@
+"""Where a study stands in, its state in one word and the command that comes next out."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Final, cast
+
+from kltune.errors import StudyError
+from kltune.launch.status_facts import Standing
+from kltune.metrics.jsonl import read_json
+from kltune.screen.ending import near
+
+RECENT_S: Final = 60.0
+"""A row younger than this, and nobody here who holds the study: someone elsewhere writes."""
+
+
+def state_word(standing: Standing) -> str:
+    """``running``, ``finished``, ``stopped`` or ``not started``; where it can't be told apart, both."""
+    if standing.is_running:
+        return "running"
+    if standing.last is not None and standing.now - standing.last < RECENT_S:
+        if standing.open and standing.holder.state == "unknown":
+            return "running"
+        if standing.open:
+            return "stopped this minute, or running on another machine"
+    if standing.is_finished:
+        return "finished"
+    return "stopped" if standing.trials else "not started"
+
+
+def next_command(standing: Standing) -> str:
+    """What a person would type now."""
+    study = shlex.quote(str(near(standing.path)))
+    if state_word(standing) == "running":
+        return f"kltune ui {study}"
+    if not standing.is_finished:
+        return _resuming(standing)
+    if "report.html" not in standing.files or standing.best is None:
+        return f"kltune report {study}"
+    if not (standing.path / "confirm" / "confirm.json").is_file():
+        return f"kltune confirm {study}"
+    if "validate.json" not in standing.files:
+        return f"kltune validate {study}"
+    return f"kltune export {study} --to trl"
+
+
+def _resuming(standing: Standing) -> str:
+    """The last sweep's own command goes on; without one on record, the study's spec does."""
+    words = standing.command
+    if words[:2] == ("kltune", "sweep"):
+        return shlex.join(word for word in words if word != "--fresh")
+    spec = near(standing.path / "spec.yaml")
+    return shlex.join(("kltune", "sweep", str(spec), "--study", str(near(standing.path))))
+
+
+def report_words(standing: Standing) -> str:
+    """Where the report is, and whether it knows of the latest rows."""
+    report: Path = standing.path / "report.html"
+    try:
+        made = report.stat().st_mtime
+    except OSError:
+        return "none yet"
+    is_old = standing.last is not None and made < standing.last - 1
+    text = f"{near(report)}{' (older than the latest rows)' if is_old else ''}"
+    recommended = _recommended(standing)
+    if recommended is None:
+        return text
+    return f"{text}: recommends trial {recommended}, noise and plateaus weighed in"
+
+
+def _recommended(standing: Standing) -> int | None:
+    try:
+        best = read_json(standing.path / "report.json").get("best")
+    except (OSError, StudyError):
+        return None
+    found = cast("dict[str, object]", best).get("number") if isinstance(best, dict) else None
+    return found if isinstance(found, int) else None

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from adopt_case import EXPORTERS, OPENRLHF_NEW, VERL_GRPO, convert, read
+
+from kltune.adopt.wording import reworded_text
+
+MSE = VERL_GRPO.replace("low_var_kl", "mse")
+
+
+@pytest.mark.parametrize("to", EXPORTERS)
+def test_no_exported_file_speaks_of_a_study_that_never_was(to: str, tmp_path: Path) -> None:
+    found = convert(read(tmp_path, "verl", MSE, name="run.sh"), to)
+    words = " ".join([found.text, *found.warnings, *(key.comment for key in found.keys)])
+    for absent in ("study", "studied", "trainer.clip_ratio", "trial", "recommended"):
+        assert absent not in words.replace("settings", "")
+    assert "converted by kltune from run.sh (verl 0.9.0)" in found.text
+
+
+def test_comments_name_the_key_that_a_value_comes_from(tmp_path: Path) -> None:
+    found = convert(read(tmp_path, "verl", MSE, name="run.sh"), "trl")
+    comments = {key.name: key.comment for key in found.keys}
+    assert comments["beta"].startswith("actor_rollout_ref.actor.kl_loss_coef 0.001 as it stands")
+    assert comments["epsilon"] == "actor_rollout_ref.actor.clip_ratio_low (default of verl 0.9.0)"
+    assert 'lr_scheduler_type="constant",  # a constant rate, whatever the file had' in found.text
+
+
+def test_what_could_not_be_kept_stands_in_the_file_too(tmp_path: Path) -> None:
+    found = convert(read(tmp_path, "verl", MSE, name="run.sh"), "openrlhf")
+    flat = " ".join(found.text.replace("\n#", " ").split())
+    assert "# To be looked at:" in found.text
+    assert all(" ".join(warning.split()) in flat for warning in found.warnings)
+    assert "trainer.nnodes" in found.text
+    assert '"${settings[@]}"' in found.text
+
+
+def test_a_frameworks_own_ways_are_no_difference_from_itself(tmp_path: Path) -> None:
+    found = read(tmp_path, "openrlhf", OPENRLHF_NEW)
+    own = " ".join(convert(found, "openrlhf").warnings)
+    assert "clamps" not in own
+    assert "takes the KL off" not in own
+    other = " ".join(convert(found, "openrlhf", "0.9.0").warnings)
+    assert "per micro-batch" in other
+
+
+def test_a_clamp_that_only_the_source_has_is_said(tmp_path: Path) -> None:
+    plain = read(tmp_path, "verl", VERL_GRPO, name="run.sh")
+    assert any("verl clamps a token's KL" in w for w in convert(plain, "trl").warnings)
+    square = read(tmp_path, "verl", MSE, name="run.sh")
+    assert not any("clamps a token's KL" in w for w in convert(square, "trl").warnings)
+
+
+def test_without_sigma_no_comment_speaks_of_one(tmp_path: Path) -> None:
+    found = convert(read(tmp_path, "openrlhf", OPENRLHF_NEW), "openrlhf")
+    (beta,) = [key for key in found.keys if key.name == "--algo.kl.init_coef"]
+    assert (beta.value, "sigma" in beta.comment) == (0.02, False)
+
+
+def test_a_refusal_names_the_right_flag(tmp_path: Path) -> None:
+    found = read(tmp_path, "verl", VERL_GRPO, name="run.sh")
+    text = reworded_text("use --version 0.6.0, or a trial with k2-loss", found)
+    assert text == "use --to-version 0.6.0, or a configuration with k2-loss"

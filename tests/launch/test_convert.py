@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from adopt_case import VERL_GRPO, put
+
+from kltune.errors import ExitCode, SpecError
+from kltune.launch.convert import TARGETS, ConvertRequest, run_convert
+
+MSE = VERL_GRPO.replace("low_var_kl", "mse")
+
+
+def request(folder: Path, text: str = MSE, **changes: Any) -> ConvertRequest:
+    given: dict[str, Any] = {"framework": "verl", "to": "trl", **changes}
+    return ConvertRequest(put(folder, "run.sh", text), **given)
+
+
+@pytest.mark.parametrize("to", TARGETS)
+def test_the_result_alone_goes_to_stdout_and_every_doubt_to_stderr(
+    to: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run_convert(request(tmp_path, to=to)) is ExitCode.DONE
+    shown = capfd.readouterr()
+    assert "0.001" in shown.out
+    assert "warning: read as verl 0.9.0, the newest on record" in shown.err
+    assert "trainer.nnodes" in shown.err
+    out = tmp_path / "there"
+    assert run_convert(request(tmp_path, to=to, out=out)) is ExitCode.DONE
+    again = capfd.readouterr()
+    assert (again.out, out.read_text(encoding="utf-8")) == ("", shown.out)
+    assert f"wrote {out}" in again.err
+
+
+def test_json_is_strict(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    run_convert(request(tmp_path, to="json"))
+    facts = json.loads(capfd.readouterr().out)
+    assert facts["read"]["file"] == "run.sh"
+    assert facts["setting"]["penalty"] == "k2-loss"
+
+
+def test_wrong_flags_are_told_together_before_anything_is_read(tmp_path: Path) -> None:
+    bad = ConvertRequest(tmp_path / "no.sh", "trlx", "peft", sigma=-1.0, out=tmp_path / "a" / "b")
+    with pytest.raises(SpecError) as caught:
+        run_convert(bad)
+    for words in ("--from: must be one of", "--to: must be one of", "--sigma:", "--out:"):
+        assert words in str(caught.value)
+    with pytest.raises(SpecError, match="--to-version: has no meaning"):
+        run_convert(request(tmp_path, to="json", to_version="1.0.0"))
+    with pytest.raises(SpecError, match="no such file"):
+        run_convert(ConvertRequest(tmp_path / "no.sh", "verl", "trl"))
+
+
+def test_a_refused_setting_writes_nothing(tmp_path: Path) -> None:
+    out = tmp_path / "there.yaml"
+    with pytest.raises(SpecError, match="--to nemo-rl: k3-loss has a forward-KL gradient"):
+        run_convert(request(tmp_path, VERL_GRPO, to="nemo-rl", out=out))
+    assert not out.exists()
+
+
+def test_a_hostile_file_does_nothing_to_a_terminal(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    text = MSE.replace("org/some-model", "'a\x1b[2Jb'").replace(
+        "$@", "trainer.x=1 'data.y=\n# beta: 9'"
+    )
+    run_convert(request(tmp_path, text))
+    shown = capfd.readouterr()
+    assert "\x1b" not in shown.err + shown.out
+    assert "\nbeta: 9" not in shown.out

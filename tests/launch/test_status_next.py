@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kltune.launch.status_facts import read_standing
+from kltune.launch.status_holder import Holder
+from kltune.launch.status_next import next_command, report_words, state_word
+from kltune.metrics.jsonl import write_json
+from tests.standing_case import NOW, write_study, write_trial
+
+HELD = Holder("held", 7, "kltune sweep", NOW - 100)
+
+
+def finished(study: Path) -> Path:
+    write_study(study)
+    for number in range(4):
+        write_trial(study, number, ending={})
+    return study
+
+
+def test_each_state_has_its_word(tmp_path: Path) -> None:
+    study = write_study(tmp_path)
+    clock = lambda: NOW + 3600.0  # noqa: E731
+    assert state_word(read_standing(study, clock)) == "not started"
+    write_trial(study, 0)
+    stopped = read_standing(study, clock)
+    assert state_word(stopped) == "stopped"
+    assert state_word(replace(stopped, holder=HELD)) == "running"
+    elsewhere = read_standing(study, lambda: NOW)
+    assert state_word(elsewhere) == "stopped this minute, or running on another machine"
+    # If it does run there, its lock refuses a second sweep.
+    assert next_command(elsewhere).startswith("kltune sweep ")
+    other = replace(read_standing(study, lambda: NOW), holder=Holder("unknown", 7))
+    assert state_word(other) == "running"
+    assert state_word(read_standing(finished(tmp_path / "b"), clock)) == "finished"
+
+
+def test_a_stopped_sweep_goes_on_by_its_own_command(tmp_path: Path) -> None:
+    study = write_study(tmp_path / "my study")
+    write_trial(study, 0)
+    assert next_command(read_standing(study)).startswith("kltune sweep '")
+    command = ["kltune", "sweep", "a b.yaml", "--fresh", "--trials", "4"]
+    write_json(study / "env.json", {"command": command})
+    assert next_command(read_standing(study)) == "kltune sweep 'a b.yaml' --trials 4"
+
+
+def test_after_the_search_one_step_leads_to_the_next(tmp_path: Path) -> None:
+    study = finished(tmp_path)
+    steps: list[str] = []
+    for made in ("report.html", "confirm/confirm.json", "validate.json", "last"):
+        steps.append(next_command(read_standing(study)).split()[1])
+        (study / made).parent.mkdir(exist_ok=True)
+        (study / made).write_text("{}", encoding="utf-8")
+    assert steps == ["report", "confirm", "validate", "export"]
+    assert next_command(replace(read_standing(study), holder=HELD)).startswith("kltune ui ")
+
+
+def test_without_a_feasible_trial_the_report_says_what_to_change(tmp_path: Path) -> None:
+    study = write_study(tmp_path)
+    for number in range(4):
+        write_trial(study, number, ending={"feasible": False})
+    (study / "report.html").write_text("", encoding="utf-8")
+    assert next_command(read_standing(study)).startswith("kltune report ")
+
+
+def test_the_report_is_named_with_what_it_recommends_and_whether_it_is_old(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = finished(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert report_words(read_standing(study)) == "none yet"
+    page = study / "report.html"
+    page.write_text("", encoding="utf-8")
+    os.utime(page, (NOW, NOW))
+    assert report_words(read_standing(study)) == "report.html"
+    write_json(study / "report.json", {"best": {"number": 3}})
+    assert "recommends trial 3" in report_words(read_standing(study))
+    write_json(study / "report.json", {"best": None})
+    os.utime(page, (NOW - 60, NOW - 60))
+    assert report_words(read_standing(study)) == "report.html (older than the latest rows)"
