@@ -5,6 +5,7 @@
     ├── StudyError                2    a study folder that belongs to another spec, or is in use
     ├── GateError                 4    a gate failed (check, validate, diagnose --fail-on, ...)
     ├── EnvironmentMissingError   5    the environment can't: no such device, hub unreachable, missing extra
+    │   └── ServiceError          5    a server that scores come from is down, or its budget spent: resumable
     ├── RunError                  1    a run-time error outside any single trial
     └── TrialFault                -    trials of a bank can't go on; the search goes on without them
         ├── OutOfMemoryFault      -    for lack of memory, after shrinking
@@ -63,6 +64,10 @@ class EnvironmentMissingError(KltuneError):
     """This machine lacks what was asked for: a device, a package, a hub."""
 
     exit_code: ClassVar[ExitCode] = ExitCode.ENVIRONMENT
+
+
+class ServiceError(EnvironmentMissingError):
+    """A service that scores come from can't be used now: no trial's fault; the study stops and can go on."""
 
 
 class RunError(KltuneError):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Sequence
 from importlib import util
 from pathlib import Path
 from typing import Final
@@ -15,7 +16,9 @@ from kltune.errors import SpecError
 from kltune.spec.load import LoadedSpec, resolve_path
 from kltune.spec.model import BUILTIN_MODELS, REBUILD
 from kltune.spec.problems import Problem, message
-from kltune.spec.task import BuiltinTask, ProxySpec
+from kltune.spec.prompts import ENDINGS, PromptsSpec, format_of
+from kltune.spec.scorers import functions_of
+from kltune.spec.task import BuiltinTask
 
 _KLTUNE: Final = Path(__file__).parents[1]
 _HUB_ID: Final = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
@@ -108,19 +111,29 @@ def _task_problems(loaded: LoadedSpec) -> list[Problem]:
         return [] if task.builtin in names else [Problem("task", text)]
     problems = [Problem("task.prompts", text) for text in _prompts_problems(loaded, task.prompts)]
     golds = {"task.gold": task.gold, **{f"task.golds.{n}": f for n, f in task.golds.items()}}
-    functions = {"task.proxy": task.proxy, **golds}
-    for path, function in functions.items():
-        if isinstance(function, str):
-            problems += [Problem(path, text) for text in _function_problems(loaded, function)]
+    for path, reward in {"task.proxy": task.proxy, **golds}.items():
+        for spec in functions_of(reward):
+            problems += [Problem(path, text) for text in _function_problems(loaded, spec.function)]
+    proxies = [spec.function for spec in functions_of(task.proxy)]
     for path, gold in golds.items():
-        problems += [Problem(path, text) for text in _sameness_problems(loaded, task.proxy, gold)]
+        for spec in functions_of(gold):
+            texts = _sameness_problems(loaded, proxies, spec.function)
+            problems += [Problem(path, text) for text in texts]
     return problems
 
 
-def _prompts_problems(loaded: LoadedSpec, text: str) -> list[str]:
+def _prompts_problems(loaded: LoadedSpec, prompts: str | PromptsSpec) -> list[str]:
+    text = prompts if isinstance(prompts, str) else prompts.path
+    if text is None:
+        return []  # a data set of the hub
     path = resolve_path(loaded, text)
-    if path.suffix not in (".jsonl", ".txt"):
-        return [f"must be a .jsonl or a .txt file (got {text!r})"]
+    given = None if isinstance(prompts, str) else prompts.format
+    written = given or format_of(path)
+    if written is None:
+        is_absent = not path.suffix and not path.exists()
+        return [f"no such file: {path}" if is_absent else f"must be {ENDINGS} (got {text!r})"]
+    if written in ("parquet", "datasets"):
+        return [] if path.exists() else [f"no such file: {path}"]
     try:
         content = path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -155,7 +168,11 @@ def _defined_names(path: Path) -> set[str] | None:
     names: set[str] = set()
     for node in ast.parse(path.read_bytes()).body:
         match node:
-            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+            case (
+                ast.FunctionDef(name=name)
+                | ast.AsyncFunctionDef(name=name)
+                | ast.ClassDef(name=name)
+            ):
                 names.add(name)
             case ast.Assign(targets=targets):
                 names |= {target.id for target in targets if isinstance(target, ast.Name)}
@@ -170,8 +187,8 @@ def _defined_names(path: Path) -> set[str] | None:
     return None if "*" in names else names
 
 
-def _sameness_problems(loaded: LoadedSpec, proxy: str | ProxySpec, gold: str) -> list[str]:
-    if not isinstance(proxy, str) or _place(loaded, proxy) != _place(loaded, gold):
+def _sameness_problems(loaded: LoadedSpec, proxies: Sequence[str], gold: str) -> list[str]:
+    if _place(loaded, gold) not in [_place(loaded, proxy) for proxy in proxies]:
         return []
     return [
         "is the same function as task.proxy; gold must be a judgement that training never sees "

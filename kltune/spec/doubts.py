@@ -12,6 +12,7 @@ from kltune.spec.guard_doubts import guard_doubts
 from kltune.spec.penalty import Penalty
 from kltune.spec.problems import Problem
 from kltune.spec.study import StudySpec
+from kltune.spec.scorers import FunctionSpec, Gold, function_of, functions_of
 from kltune.spec.task import TaskSpec
 from kltune.spec.trial import KLUnit
 
@@ -105,17 +106,21 @@ def _gold_doubts(spec: StudySpec) -> list[Problem]:
         return []
     seen = {_spelled(task.gold): "task.gold"}
     doubts: list[Problem] = []
-    for name, function in task.golds.items():
+    for name, gold in task.golds.items():
         field = f"task.golds.{name}"
-        first = seen.setdefault(_spelled(function), field)
+        first = seen.setdefault(_spelled(gold), field)
         if first != field:
-            text = f"{function} is the function of {first} again, so it adds no other judgement"
+            functions = functions_of(gold)
+            again = f"{functions[0].function} is the function" if functions else "is the judgement"
+            text = f"{again} of {first} again, so it adds no other judgement"
             doubts.append(Problem(field, text))
     return doubts
 
 
-def _spelled(function: str) -> str:
-    source, _, name = function.rpartition(":")
+def _spelled(gold: Gold) -> str:
+    if not isinstance(gold, str | FunctionSpec):
+        return gold.model_dump_json()
+    source, _, name = function_of(gold).function.rpartition(":")
     return f"{posixpath.normpath(source)}:{name}"
 
 

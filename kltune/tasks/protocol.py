@@ -21,6 +21,8 @@ class Prompt:
     id: str
     text: str
     columns: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    messages: tuple[Mapping[str, Any], ...] = ()
+    """The turns ``{role, content}`` of a prompt that is a conversation; ``text`` then holds them in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +30,17 @@ class Sample:
     """One completion of one prompt.
 
     ``text`` is decoded without special tokens. ``token_ids`` are the valid completion
-    tokens, up to and including the first stop token. ``ended`` is false for a completion
-    cut at the length limit.
+    tokens, up to and including the first stop token, or the token that completes a stop
+    string (``text`` ends before that string). ``ended`` is false for a completion cut at the
+    length limit.
     """
 
     prompt: Prompt
     text: str
     token_ids: tuple[int, ...]
     ended: bool
+    thought: str = ""
+    """What came before the answer (``model.answer_after``): shown to people, never judged."""
 
 
 class Scorer(Protocol):
@@ -61,3 +66,5 @@ class Splits:
     train: tuple[Prompt, ...]
     select: tuple[Prompt, ...]
     test: tuple[Prompt, ...]
+    notes: tuple[str, ...] = ()
+    """What a person should know of how they came about: near-duplicates, rows left out. Sentences."""

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Final
 
 from kltune.errors import SpecError
+from kltune.spec.prompts import PromptsSpec
 from kltune.spec.task import BuiltinTask, LearnedProxySpec, TaskSpec
 from kltune.tasks.everyday import task as everyday
 from kltune.tasks.kitchen import task as kitchen
 from kltune.tasks.kitchen.gold import KitchenGold
-from kltune.tasks.prompts import column_names, digest_prompts, load_prompts
+from kltune.tasks.prompts import column_names, digest_prompts, load_source
 from kltune.tasks.protocol import Scorer, Splits
 from kltune.tasks.sameness import refuse_same
 from kltune.tasks.scorers import FunctionScorer, load_file_scorer, load_scorer, split_reference
@@ -85,8 +86,9 @@ def _shipped_golds(
 
 
 def _of_user(spec: TaskSpec, resolve: Resolve) -> Task:
-    path = resolve(spec.prompts)
-    splits = load_prompts(path, spec.splits)
+    prompts = PromptsSpec(path=spec.prompts) if isinstance(spec.prompts, str) else spec.prompts
+    splits = load_source(prompts, spec.splits, resolve)
+    name = PurePosixPath(prompts.source).stem
     columns = column_names(splits)
     gold = _scorer("gold", spec.gold, columns, resolve)
     golds = {
@@ -94,12 +96,12 @@ def _of_user(spec: TaskSpec, resolve: Resolve) -> Task:
         for name, function in spec.golds.items()
     }
     if not isinstance(spec.proxy, str):
-        return _task(path.stem, splits, gold, spec.proxy.learned, golds)
+        return _task(name, splits, gold, spec.proxy.learned, golds)
     proxy = _scorer("proxy", spec.proxy, columns, resolve)
     refuse_same(gold, proxy)
     for name, further in golds.items():
         refuse_same(further, proxy, field=f"task.golds.{name}")
-    return _task(path.stem, splits, gold, proxy, golds)
+    return _task(name, splits, gold, proxy, golds)
 
 
 def _scorer(field: str, reference: str, columns: Sequence[str], resolve: Resolve) -> FunctionScorer:

@@ -2,32 +2,59 @@
 
 from __future__ import annotations
 
-import inspect
 import math
-import traceback
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from numbers import Real
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Literal, Protocol, runtime_checkable
 
-from kltune.errors import KltuneError, RunError, SpecError
+from kltune.errors import KltuneError, SpecError
+from kltune.tasks.calls import Calling, UserFunction, call, calling_of
+from kltune.tasks.calls_blame import find_blamed
+from kltune.tasks.calls_checked import (
+    ScorerError,
+    ScorerRaisedError,
+    ScorerTimeoutError,
+    checked_scores,
+    of_sample,
+    where_raised,
+)
+from kltune.tasks.calls_child import Child, ChildDiedError, Origin
+from kltune.tasks.calls_limits import OverTimeError, within
 from kltune.tasks.modules import import_file, import_name
-from kltune.tasks.protocol import Sample
+from kltune.tasks.protocol import Sample, Scorer
 
-UserFunction = Callable[..., Any]
-"""TRL's reward signature: ``f(prompts: list[str], completions: list[str], **columns: list) -> list[float]``."""
-
-_BATCH: Final = ("prompts", "completions")
-_SHOWN_CHARS: Final = 60
+Style = Literal["auto", "trl", "verl"]
 
 
-class ScorerError(RunError):
-    """A scorer raised, or did not return one finite number or None per completion."""
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """What a scorer says of a batch, beside the numbers themselves."""
+
+    values: list[float]
+    """One per sample, NaN for what can't be scored."""
+    parts: Mapping[str, Sequence[float]] = field(default_factory=dict[str, Sequence[float]])
+    """Of a weighted sum: what each part gave, by its name, before its weight."""
+    problems: tuple[str, ...] = ()
+    """Completions that count as unscored since the function failed on them, one sentence each."""
 
 
-class ScorerRaisedError(ScorerError):
-    """The user's function itself raised: nothing is known of what it would return."""
+@runtime_checkable
+class DetailedScorer(Protocol):
+    """A scorer that can say more than its numbers."""
+
+    def detail(self, samples: Sequence[Sample]) -> Scores:
+        """Score ``samples``."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class CallLimits:
+    """What a call of a user's function may take and do."""
+
+    seconds: float = 600.0
+    most_errors: int = 0
+    """Completions of one call that may fail and count as unscored instead; 0: the first one is an error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,38 +66,50 @@ class FunctionScorer:
 
     name: str
     function: UserFunction
-    accepts: frozenset[str] | None
-    """Argument names that the function takes; none: any (it has ``**kwargs``)."""
-    requires: frozenset[str]
-    """Argument names without a default."""
+    calling: Calling
+    limits: CallLimits = CallLimits()
+    child: Child | None = None
+    """Where it is called; none: here."""
+
+    @property
+    def accepts(self) -> frozenset[str] | None:
+        """Argument names that the function takes; none: any (it has ``**kwargs``)."""
+        return self.calling.accepts
 
     def __call__(self, samples: Sequence[Sample]) -> list[float]:
         """Score ``samples`` in order, NaN for what can't be scored; an empty batch never reaches the function.
 
         Raises:
-            ScorerRaisedError: the function raised; where is said.
+            ScorerRaisedError: the function raised; where, and on what, is said.
+            ScorerTimeoutError: it took too long, or its child process died.
             ScorerError: its result is not one number or None per sample.
         """
+        return self.detail(samples).values
+
+    def detail(self, samples: Sequence[Sample]) -> Scores:
+        """Score ``samples`` and list those on which the function failed.
+
+        Raises:
+            ScorerError: as for a plain call.
+        """
         if not samples:
-            return []
-        columns = {name: None for sample in samples for name in sample.prompt.columns}
-        arguments: dict[str, list[Any]] = {
-            name: [sample.prompt.columns.get(name) for sample in samples] for name in columns
-        }
-        arguments["prompts"] = [sample.prompt.text for sample in samples]
-        arguments["completions"] = [sample.text for sample in samples]
-        if self.accepts is not None:
-            arguments = {name: values for name, values in arguments.items() if name in self.accepts}
+            return Scores([])
         try:
-            result = self.function(**arguments)
-        except KltuneError:
+            return Scores(self._call(samples))
+        except ScorerTimeoutError:
             raise
-        except (Exception, SystemExit) as error:
-            # A user's function may raise anything; here is the one place that knows whose fault it is.
-            raise ScorerRaisedError(
-                f"scorer {self.name} raised {type(error).__name__}: {error}{_where(error, self.function)}"
-            ) from error
-        return _checked(result, samples, self.name)
+        except ScorerError as error:
+            most = self.limits.most_errors
+            if most == 0 and not isinstance(error, ScorerRaisedError):
+                raise  # it says on which completion
+            blamed = find_blamed(self._call, samples, error, most)
+            if not blamed or len(blamed) > most:
+                raise _with_blamed(error, samples, blamed, most) from error.__cause__
+        rest = [sample for i, sample in enumerate(samples) if i not in blamed]
+        scores = iter(self._call(rest) if rest else [])
+        problems = tuple(f"{of_sample(samples[i])}: {problem}" for i, problem in blamed.items())
+        values = [math.nan if i in blamed else next(scores) for i in range(len(samples))]
+        return Scores(values, problems=problems)
 
     def check_columns(self, columns: Sequence[str]) -> None:
         """Refuse a function that needs a column which the prompts don't have.
@@ -78,15 +117,75 @@ class FunctionScorer:
         Raises:
             SpecError: the missing columns and the ones there are.
         """
-        missing = sorted(self.requires - {*columns, *_BATCH})
+        missing = self.calling.missing(columns)
         if missing:
             raise SpecError(
                 f"scorer {self.name} needs the column(s) {', '.join(missing)}, which the prompts lack; "
                 f"columns there: {', '.join(columns) or 'none'}"
             )
 
+    def call_here(self, samples: Sequence[Sample], limit_s: float) -> list[float]:
+        """One call in this process, whatever ``child`` says.
 
-def load_scorer(reference: str, base_folders: Sequence[Path]) -> FunctionScorer:
+        Raises:
+            ScorerError: as for a plain call.
+        """
+        try:
+            result = within(limit_s, lambda: call(self.function, self.calling, samples, limit_s))
+        except KltuneError:
+            raise
+        except OverTimeError as error:
+            raise ScorerTimeoutError(
+                f"scorer {self.name} did not come back within {limit_s:g} s (task.timeout)"
+                f"{where_raised(error, self.function)}"
+            ) from error
+        except (Exception, SystemExit) as error:
+            # A user's function may raise anything; here is the one place that knows whose fault it is.
+            raise ScorerRaisedError(
+                f"scorer {self.name} raised {type(error).__name__}: {error}"
+                f"{where_raised(error, self.function)}"
+            ) from error
+        return checked_scores(result, samples, self.name)
+
+    def _call(self, samples: Sequence[Sample]) -> list[float]:
+        if self.child is None:
+            return self.call_here(samples, self.limits.seconds)
+        try:
+            return self.child.ask(samples, self.limits.seconds)
+        except OverTimeError as error:
+            raise ScorerTimeoutError(
+                f"scorer {self.name} did not come back within {self.limits.seconds:g} s (task.timeout); "
+                "its process was ended"
+            ) from error
+        except ChildDiedError as error:
+            raise ScorerTimeoutError(f"scorer {self.name}: its process ended ({error})") from error
+
+
+def _with_blamed(
+    error: ScorerError, samples: Sequence[Sample], blamed: Mapping[int, ScorerError], most: int
+) -> ScorerError:
+    if not blamed:
+        return error
+    index, first = next(iter(blamed.items()))
+    count = (
+        "" if most == 0 else f"; more than {most} completions of one call (task.errors.per_step)"
+    )
+    return type(first)(f"{first}, on {of_sample(samples[index])}{count}")
+
+
+def detailed(scorer: Scorer, samples: Sequence[Sample]) -> Scores:
+    """All that ``scorer`` says of ``samples``, whether it is one that says more than numbers or not."""
+    if isinstance(scorer, DetailedScorer):
+        return scorer.detail(samples)
+    return Scores([math.nan if v is None else float(v) for v in scorer(samples)])
+
+
+def load_scorer(
+    reference: str,
+    base_folders: Sequence[Path],
+    style: Style = "auto",
+    limits: CallLimits | None = None,
+) -> FunctionScorer:
     """Import the function behind ``package.module:function`` or ``file.py:function``.
 
     A relative file is looked for in ``base_folders`` in order; a module on ``sys.path``, then there.
@@ -97,24 +196,44 @@ def load_scorer(reference: str, base_folders: Sequence[Path]) -> FunctionScorer:
     """
     source, function_name = split_reference(reference)
     if not source.endswith(".py"):
-        return _from_module(import_name(source, base_folders, reference), function_name, reference)
+        module = import_name(source, base_folders, reference)
+        return _from_module(module, function_name, reference, style, limits)
     is_absolute = Path(source).is_absolute()
     candidates = [Path(source)] if is_absolute else [folder / source for folder in base_folders]
     found = next((path for path in candidates if path.is_file()), None)
     if found is None:
         looked = ", ".join(map(str, candidates)) or "nowhere: no folders were given"
         raise SpecError(f"{reference}: no such file (looked at {looked})")
-    return load_file_scorer(found, function_name, reference)
+    return load_file_scorer(found, function_name, reference, style, limits)
 
 
-def load_file_scorer(path: Path, function_name: str, reference: str) -> FunctionScorer:
+def load_file_scorer(
+    path: Path,
+    function_name: str,
+    reference: str,
+    style: Style = "auto",
+    limits: CallLimits | None = None,
+) -> FunctionScorer:
     """Import ``function_name`` from the file ``path``; ``reference`` is how messages call it.
 
     Raises:
         SpecError: as ``load_scorer``.
         EnvironmentMissingError: as ``load_scorer``.
     """
-    return _from_module(import_file(path, reference), function_name, reference)
+    return _from_module(import_file(path, reference), function_name, reference, style, limits)
+
+
+def scorer_of(origin: Origin) -> FunctionScorer:
+    """Import the function that ``origin`` tells of.
+
+    Raises:
+        SpecError: as ``load_scorer``.
+        EnvironmentMissingError: as ``load_scorer``.
+    """
+    if origin.path is None:
+        return load_scorer(origin.reference, origin.folders, origin.style)
+    _, name = split_reference(origin.reference)
+    return load_file_scorer(origin.path, name, origin.reference, origin.style)
 
 
 def split_reference(reference: str) -> tuple[str, str]:
@@ -129,42 +248,24 @@ def split_reference(reference: str) -> tuple[str, str]:
     return source, function_name
 
 
-def function_scorer(name: str, function: UserFunction) -> FunctionScorer:
+def function_scorer(
+    name: str, function: UserFunction, style: Style = "auto", limits: CallLimits | None = None
+) -> FunctionScorer:
     """Wrap ``function``, after checking that it can be called by name with prompts and completions.
 
     Raises:
-        SpecError: it is async, takes an argument by position only, or takes no completions.
+        SpecError: it takes an argument by position only, or takes no completions.
     """
-    if inspect.iscoroutinefunction(function):
-        raise SpecError(f"{name}: is async; a scorer must be a plain function")
-    accepts: set[str] = set()
-    requires: set[str] = set()
-    takes_any = False
-    for parameter in _parameters(name, function):
-        if parameter.kind is parameter.VAR_KEYWORD:
-            takes_any = True
-        elif parameter.kind is parameter.POSITIONAL_ONLY:
-            raise SpecError(
-                f"{name}: argument {parameter.name!r} is position-only; scorers are called by name"
-            )
-        elif parameter.kind is not parameter.VAR_POSITIONAL:
-            accepts.add(parameter.name)
-            if parameter.default is parameter.empty:
-                requires.add(parameter.name)
-    if not takes_any and "completions" not in accepts:
-        raise SpecError(
-            f"{name}: takes no argument 'completions' (it takes {', '.join(sorted(accepts)) or 'none'}); "
-            "expected f(prompts, completions, **columns) -> list of numbers"
-        )
-    return FunctionScorer(
-        name, function, None if takes_any else frozenset(accepts), frozenset(requires)
-    )
+    calling = calling_of(name, function, style)
+    return FunctionScorer(name, function, calling, limits or CallLimits())
 
 
-def _from_module(module: object, function_name: str, reference: str) -> FunctionScorer:
+def _from_module(
+    module: object, function_name: str, reference: str, style: Style, limits: CallLimits | None
+) -> FunctionScorer:
     function = getattr(module, function_name, None)
     if callable(function):
-        return function_scorer(reference, function)
+        return function_scorer(reference, function, style, limits)
     if function is not None:
         raise SpecError(
             f"{reference}: {function_name} is a {type(function).__name__}, not a function"
@@ -178,69 +279,3 @@ def _from_module(module: object, function_name: str, reference: str) -> Function
         f"{reference}: there is no function {function_name!r}; functions there: "
         f"{', '.join(sorted(there)) or 'none'}"
     )
-
-
-def _parameters(name: str, function: UserFunction) -> list[inspect.Parameter]:
-    try:
-        return list(inspect.signature(function).parameters.values())
-    except ValueError:
-        raise SpecError(
-            f"{name}: its arguments can't be read; wrap it in a Python function "
-            "f(prompts, completions, **columns)"
-        ) from None
-
-
-def _checked(result: object, samples: Sequence[Sample], name: str) -> list[float]:
-    expected = (
-        f"expected a list of {len(samples)} finite numbers, one per completion "
-        "(None for one that can't be scored)"
-    )
-    # numpy arrays and tensors, without importing either
-    values: object = result.tolist() if hasattr(result, "tolist") else result  # pyright: ignore[reportAttributeAccessIssue, reportUnknownVariableType, reportUnknownMemberType]
-    if not isinstance(values, list | tuple):
-        raise ScorerError(f"scorer {name} returned {_described(result)}; {expected}")
-    items = cast("Sequence[object]", values)
-    if len(items) != len(samples):
-        raise ScorerError(
-            f"scorer {name} returned {len(items)} score(s) for {len(samples)} completion(s); {expected}"
-        )
-    scores: list[float] = []
-    for index, item in enumerate(items):
-        score = math.nan if item is None else _number(item)  # None and NaN: could not be scored
-        if score is None or math.isinf(score):
-            raise ScorerError(
-                f"scorer {name} returned {_described(item)} for completion {index} of {len(items)} "
-                f"({samples[index].text[:_SHOWN_CHARS]!r}); {expected}"
-            )
-        scores.append(score)
-    return scores
-
-
-def _where(error: BaseException, function: UserFunction) -> str:
-    """File and line where it was raised: the user's own file if it is among those gone through, else the innermost."""
-    # The first frame is the call above; a call that does not fit the function has no other.
-    frames = traceback.extract_tb(error.__traceback__)[1:]
-    code = getattr(inspect.unwrap(function), "__code__", None)
-    own = [frame for frame in frames if code is not None and frame.filename == code.co_filename]
-    if not frames:
-        return ""
-    last = (own or frames)[-1]
-    return f" ({Path(last.filename).name}, line {last.lineno})"
-
-
-def _number(item: object) -> float | None:
-    """The float that ``item`` stands for: Python's and numpy's numbers, and 0-d arrays; else None."""
-    if not isinstance(item, Real) and getattr(item, "shape", None) == ():
-        item = cast("Any", item).item()
-    if not isinstance(item, Real):
-        return None
-    try:
-        return float(item)
-    except OverflowError:
-        return math.inf
-
-
-def _described(value: object) -> str:
-    if value is None or isinstance(value, bool | int | float):
-        return str(value)
-    return f"a {type(value).__name__} ({repr(value)[:_SHOWN_CHARS]})"

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
-import torch.nn.functional as F
 from accelerate import Accelerator
 from safetensors import SafetensorError
 from torch import Tensor, nn
@@ -128,9 +127,8 @@ class LoadedModel:
 
     def logits(self, hidden: Tensor, temperature: float) -> Tensor:
         """``[..., D]`` hidden states to ``[..., V]`` float32 logits at a temperature, V = :attr:`num_ids`."""
-        head = self.head_weights()
         with self.accelerator.autocast():
-            logits = F.linear(hidden, head.weight, head.bias)
+            logits = self.head(hidden)[..., : self.num_ids]
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
         return self.logit_rule.apply(logits) / temperature
 

@@ -50,7 +50,7 @@ class ProbeSettings:
 
 def is_enumerated(parts: BankParts) -> bool:
     """Whether the space of completions is small enough to be looked at as a whole."""
-    return is_small(parts.loaded.num_ids, parts.settings.trainer.max_new_tokens)
+    return is_small(parts.loaded.vocabulary, parts.settings.trainer.max_new_tokens)
 
 
 def num_blocks(parts: BankParts, prompts: EncodedPrompts, settings: ProbeSettings) -> int:

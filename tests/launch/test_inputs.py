@@ -77,3 +77,23 @@ def test_another_further_gold_is_refused_by_its_name(tmp_path: Path) -> None:
     check_inputs(study, prints(tone))
     with pytest.raises(StudyError, match="gold tone changed"):
         check_inputs(study, prints(tone.replace("'!'", "'?'")))
+
+
+def test_another_start_adapter_is_refused_by_name(tmp_path: Path) -> None:
+    spec = own_task(tmp_path)
+    model = dict(spec["model"])  # pyright: ignore[reportArgumentType]
+    (tmp_path / "sft").mkdir()
+    (tmp_path / "sft" / "adapter_config.json").write_text("{}", encoding="utf-8")
+    weights = tmp_path / "sft" / "adapter_model.safetensors"
+    prints_of(tmp_path, CODE)
+
+    def prints(content: bytes) -> dict[str, str]:
+        weights.write_bytes(content)
+        given = write(tmp_path, {**spec, "model": {**model, "adapter": "sft"}})
+        inputs = find_inputs(load_spec(given))
+        return fingerprints(inputs.task, inputs.source)
+
+    note_inputs(tmp_path / "study", prints(b"one"))
+    check_inputs(tmp_path / "study", prints(b"one"))
+    with pytest.raises(StudyError, match="start adapter changed"):
+        check_inputs(tmp_path / "study", prints(b"two"))

@@ -185,7 +185,7 @@ def test_a_missing_file_and_a_folder_are_refused_by_name(tmp_path: Path) -> None
 
 
 def test_another_kind_of_file_is_refused_with_what_is_allowed(tmp_path: Path) -> None:
-    message = refusal(tmp_path / "prompts.csv")
+    message = refusal(tmp_path / "prompts.xlsx")
     assert ".jsonl" in message
     assert ".txt" in message
 

@@ -11,9 +11,7 @@ import tiny
 import torch
 from accelerate import Accelerator
 from torch import Tensor
-from transformers import GPT2Config, GPT2LMHeadModel
 
-from kltune.errors import SpecError
 from kltune.trainer import head as module
 from kltune.trainer.encode import pad_left
 from kltune.trainer.logprobs import Completions, Logprobs, Scoring, score
@@ -234,21 +232,6 @@ def test_dropout_is_off_in_every_pass_and_stays_in_the_config() -> None:
     assert torch.equal(once.policy_KNT, again.policy_KNT)
     assert torch.equal(once.reference_KNT, again.reference_KNT)
     assert (model.model.config.dropout, model.model.config.attention_dropout) == (0.1, 0.1)
-
-
-def test_gpt2_whose_layers_are_no_linear_layers_is_refused_by_name() -> None:
-    config = GPT2Config(
-        vocab_size=30,
-        n_embd=16,
-        n_layer=1,
-        n_head=2,
-        n_positions=32,
-        eos_token_id=1,
-        bos_token_id=1,
-    )
-    model = freeze(GPT2LMHeadModel(config), tiny.tokenizer(), Accelerator(cpu=True))
-    with pytest.raises(SpecError, match=r"no torch\.nn\.Linear"):
-        attach(model.body, 1, 4, 8)
 
 
 def test_completions_of_some_rows_are_those_rows_of_every_slot() -> None:
