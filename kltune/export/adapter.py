@@ -170,8 +170,8 @@ def _warnings(adapter: Adapter, base: BaseLayers, winner: Winner) -> list[str]:
     stop = winner.stop
     if stop is not None and stop.peak_step != adapter.step:
         warnings.append(
-            f"the adapter is that of step {adapter.step}, the best when the trial ended; gold peaks at step "
-            f"{stop.peak_step} by the study's rule, whose weights were not kept"
+            f"the adapter is that of step {adapter.step}, the best when the trial ended; by the study's rule the "
+            f"stop is step {stop.peak_step}, whose weights were not kept"
         )
     if Path(base.address).is_absolute():
         warnings.append(
@@ -190,7 +190,7 @@ def _readme(adapter: Adapter, base: BaseLayers, winner: Winner) -> str:
     gguf = "" if base.gguf_file is None else f', gguf_file="{base.gguf_file}"'
     at_peak = stop is not None and stop.peak_step == adapter.step
     kl = (
-        f" Exact KL to the base: {stop.kl_token:.4g} nats/token, {stop.kl_seq:.4g} nats/sequence."
+        f" Exact KL to the start of training: {stop.kl_token:.4g} nats/token, {stop.kl_seq:.4g} nats/sequence."
         if stop is not None and at_peak
         else ""
     )

@@ -50,10 +50,11 @@ class Stop:
     last_step: int
     """From the first to the last of these gold can't be told from its best."""
     peak_step: int
+    """Of the KL below: where gold was highest, or the end where the study judges trials by that."""
     steps_run: int
     steps_planned: int
     kl_token: float
-    """Exact KL at the peak, nats per token."""
+    """Exact KL at that step, nats per token."""
     kl_seq: float
     """The same in nats per sequence."""
     ended_by: str

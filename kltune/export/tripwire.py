@@ -143,7 +143,7 @@ def _peak(limits: _Limits) -> list[str]:
     )
     return [
         *_comment(
-            f"KL* = where gold was best: step {stop.peak_step} of {stop.steps_run} run, exact KL "
+            f"KL* = at the study's stop (gold's peak, or the end where it judges by that): step {stop.peak_step} of {stop.steps_run} run, exact KL "
             f"{stop.kl_token:.4g} nats/token = {stop.kl_seq:.4g} nats/sequence at "
             f"{winner.measured.mean_tokens:.4g} tokens per completion{worth}. Steps {stop.first_step} to "
             f"{stop.last_step} can't be told from it{_no_fall(stop)}. Measured on the study's select prompts. "

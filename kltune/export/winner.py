@@ -8,6 +8,7 @@ from statistics import median
 from kltune.confirm.result import ConfirmResult
 from kltune.errors import StudyError
 from kltune.export.setting import Gold, Measured, Source, Stop, Winner
+from kltune.report.choice import is_judged_by_peak, stop_point
 from kltune.report.compare import plateau
 from kltune.report.confirm_blocks import confirmed_words, find_confirmation, is_of
 from kltune.report.guards import guard_end
@@ -59,6 +60,7 @@ def of_trial(study: StudyRows, number: int) -> Winner:
 def _winner(study: StudyRows, row: TrialRow, answer: Answer) -> Winner:
     spec, peak = study.spec, row.peak
     assert peak is not None, "only trials with a peak come here"
+    end = stop_point(study, row) or peak
     is_best = isinstance(answer, Recommendation) and answer.best.number == row.number
     rivals = len(answer.tied) if isinstance(answer, Recommendation) and is_best else 0
     return Winner(
@@ -77,8 +79,8 @@ def _winner(study: StudyRows, row: TrialRow, answer: Answer) -> Winner:
         control=spec.control,
         beta_unit=spec.beta_unit,
         kl_unit=spec.kl_unit,
-        measured=_measured(study, row, peak),
-        stop=_stop(study, row, peak, answer),
+        measured=_measured(study, row, end),
+        stop=_stop(study, row, end, answer),
         gold=_gold(study, row, peak, answer if is_best else None),
         guards=spec.guards,
         kl_guard=spec.kl_guard,
@@ -100,10 +102,10 @@ def _doubt(row: TrialRow) -> str:
     return "; it ".join(found)
 
 
-def _measured(study: StudyRows, row: TrialRow, peak: Checkpoint) -> Measured:
+def _measured(study: StudyRows, row: TrialRow, end: Checkpoint) -> Measured:
     curve, reference = row.curve, study.reference
     sigma = row.sigma_r or study.sigma_r
-    window = _window(row, peak)
+    window = _window(row, end)
     betas = [b for s, b in zip(curve.step, curve.beta, strict=True) if s in window]
     finite = [b for b in betas if math.isfinite(b)]
     target = row.setting.target_kl
@@ -112,7 +114,7 @@ def _measured(study: StudyRows, row: TrialRow, peak: Checkpoint) -> Measured:
     return Measured(
         sigma_r=sigma if sigma is not None and sigma > 0 else None,
         std_r=_number(reference.get("std_r")),
-        mean_tokens=_mean_tokens(study, peak),
+        mean_tokens=_mean_tokens(study, end),
         target_kl=target,
         first_coefficient=next((c for c in curve.coefficient if math.isfinite(c)), None),
         final_beta=median(finite) if finite else None,
@@ -135,15 +137,16 @@ def _mean_tokens(study: StudyRows, peak: Checkpoint) -> float:
     return longest if found is None else found
 
 
-def _stop(study: StudyRows, row: TrialRow, peak: Checkpoint, answer: Answer) -> Stop:
-    if study.spec.objective.metric != "gold_peak":
+def _stop(study: StudyRows, row: TrialRow, end: Checkpoint, answer: Answer) -> Stop:
+    """``end``: the evaluation at the stop."""
+    if not is_judged_by_peak(study):
         first = last = row.steps_run  # judged by its end
     elif isinstance(answer, Recommendation) and answer.best.number == row.number:
         first, last = answer.plateau.first_step, answer.plateau.last_step
     else:
         found = trial_peak(study, row)
         held = plateau(row, study.spec.objective, study.spec.kl_unit)
-        first = last = peak.step
+        first = last = end.step
         if found is not None:
             first, last = found.peak.first_step, found.peak.last_step
         elif held is not None:
@@ -151,11 +154,11 @@ def _stop(study: StudyRows, row: TrialRow, peak: Checkpoint, answer: Answer) -> 
     return Stop(
         first_step=first,
         last_step=last,
-        peak_step=peak.step,
+        peak_step=end.step,
         steps_run=row.steps_run,
         steps_planned=study.spec.trainer.steps,
-        kl_token=peak.kl_token,
-        kl_seq=peak.kl_seq,
+        kl_token=end.kl_token,
+        kl_seq=end.kl_seq,
         ended_by=guard_end(row),
     )
 

@@ -95,6 +95,13 @@ def test_a_trial_that_is_judged_by_its_end_stops_there(tmp_path: Path) -> None:
     assert found.gold is not None
     assert found.stop.first_step == found.stop.last_step == found.stop.steps_run
     assert found.gold.low is None
+    row = next(t for t in rows.trials if t.number == found.source.trial)
+    assert row.peak is not None
+    assert row.final is not None
+    assert row.final.step > row.peak.step
+    assert (found.stop.peak_step, found.stop.kl_token) == (row.final.step, row.final.kl_token)
+    assert found.measured.window is not None
+    assert found.measured.window[1] == row.final.step
 
 
 def test_without_a_feasible_trial_there_is_no_winner_but_a_trial_can_be_named(
