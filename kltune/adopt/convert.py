@@ -7,7 +7,7 @@ same keys come out, or it is asked for.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -18,9 +18,11 @@ from kltune.adopt.nemo_rl import read_nemo_rl
 from kltune.adopt.openrlhf import read_openrlhf
 from kltune.adopt.reading import Reading
 from kltune.adopt.trl import builder_of, read_trl
+from kltune.adopt.unclear import is_same, moved_keys, others, without_unclear
 from kltune.adopt.verl import read_verl
 from kltune.adopt.wording import reworded, reworded_text
 from kltune.errors import SpecError
+from kltune.export.cautions import heading
 from kltune.export.key import Exported
 from kltune.export.nemo_rl import export_nemo_rl
 from kltune.export.openrlhf import export_openrlhf
@@ -42,6 +44,9 @@ _EXPORTERS: Final[Mapping[str, Callable[[Winner, Target], Exported]]] = MappingP
 
 _MANY: Final = 24
 """Keys listed one by one."""
+
+_MOST_TOKEN_KL: Final = 1.0
+"""Nats per token: above, a target was meant per sequence."""
 
 SIGMA_HELP: Final = (
     "--sigma is the standard deviation of the reward that the advantages are divided by, in raw reward, under the start "
@@ -90,32 +95,43 @@ def converted(found: Reading, asked: Asked) -> Exported:
     Raises:
         SpecError: the target can't run the setting, or sigma or the mean length has to be known for it.
     """
-    export = _EXPORTERS[asked.to]
-
-    def with_these(sigma: float, mean: float) -> Exported:
-        winner = found.winner(sigma, mean)
-        target = _target(found, winner, asked, asked.to)
-        return export(winner, target)
-
-    longest = float(found.trainer_spec().max_new_tokens)
     sigma = asked.sigma or 1.0
-    mean = asked.sizes.mean_tokens or longest
+    mean = asked.sizes.mean_tokens or float(found.trainer_spec().max_new_tokens)
     try:
-        result = with_these(sigma, mean)
-        moved = _moved(result.values, with_these(2 * sigma, mean).values)
-        if asked.sigma is None and moved:
-            raise SpecError(
-                f"--sigma: {', '.join(moved)} of {asked.to} is in another unit than {found.sources.get('beta', 'beta')} of "
-                f"{found.framework}, and the scale between them is the reward's spread. {SIGMA_HELP}"
-            )
-        moved = _moved(result.values, with_these(sigma, mean / 2).values)
-        if asked.sizes.mean_tokens is None and moved:
-            raise SpecError(
-                f"--mean-tokens: needed for {', '.join(moved)}: your mean completion length in tokens"
-            )
+        result = _built(found, asked, sigma, mean)
+        _check_known(found, asked, result, (sigma, mean))
+        result, unknown = without_unclear(
+            result, found, lambda one: _built(one, asked, sigma, mean)
+        )
     except SpecError as error:
         raise SpecError(reworded_text(str(error), found)) from error
-    return reworded(result, found, remarks=remarks(found), knows_sigma=asked.sigma is not None)
+    winner = found.winner(sigma, mean)
+    lines = heading(winner, _target(found, winner, asked, asked.to))
+    said = (*remarks(found), *unknown)
+    return reworded(result, found, lines, remarks=said, knows_sigma=asked.sigma is not None)
+
+
+def _built(found: Reading, asked: Asked, sigma: float, mean: float) -> Exported:
+    winner = found.winner(sigma, mean)
+    return _EXPORTERS[asked.to](winner, _target(found, winner, asked, asked.to))
+
+
+def _check_known(
+    found: Reading, asked: Asked, result: Exported, assumed: tuple[float, float]
+) -> None:
+    """Refuse where a sigma or mean length that nobody gave shows in the keys."""
+    sigma, mean = assumed
+    names = moved_keys(result, _built(found, asked, 2 * sigma, mean))
+    if asked.sigma is None and names:
+        raise SpecError(
+            f"--sigma: {', '.join(names)} of {asked.to} is in another unit than {found.sources.get('beta', 'beta')} of "
+            f"{found.framework}, and the scale between them is the reward's spread. {SIGMA_HELP}"
+        )
+    names = moved_keys(result, _built(found, asked, sigma, mean / 2))
+    if asked.sizes.mean_tokens is None and names:
+        raise SpecError(
+            f"--mean-tokens: needed for {', '.join(names)}: your mean completion length in tokens"
+        )
 
 
 def as_plain(found: Reading, asked: Asked) -> dict[str, Any]:
@@ -125,27 +141,38 @@ def as_plain(found: Reading, asked: Asked) -> dict[str, Any]:
         SpecError: sizes that don't fit together.
     """
 
-    def with_these(sigma: float, mean: float) -> dict[str, Any]:
-        winner = found.winner(sigma, mean)
-        return plain(winner, _target(found, winner, asked, found.framework))
+    def with_these(one: Reading, sigma: float, mean: float) -> dict[str, Any]:
+        winner = one.winner(sigma, mean)
+        return plain(winner, _target(one, winner, asked, one.framework))
 
-    longest = float(found.trainer_spec().max_new_tokens)
     sigma = asked.sigma or 1.0
-    mean = asked.sizes.mean_tokens or longest
-    facts = with_these(sigma, mean)
+    mean = asked.sizes.mean_tokens or float(found.trainer_spec().max_new_tokens)
+    facts = with_these(found, sigma, mean)
+    tried: list[dict[str, Any]] = []
     if asked.sigma is None:
-        facts = _agreed(facts, with_these(2 * sigma, mean))
+        tried.append(with_these(found, 2 * sigma, mean))
     if asked.sizes.mean_tokens is None:
-        facts = _agreed(facts, with_these(sigma, mean / 2))
+        tried.append(with_these(found, sigma, mean / 2))
+    for name in found.unclear:
+        tried += others(found, name, lambda one: with_these(one, sigma, mean))
+    # Of a group of 1 the algorithm compares nothing; the file's own shape stands there for all that.
+    facts["trainer"] |= {"prompts": found.prompts, "group_size": found.group}
+    for name in ("prompts", "group_size"):
+        if any(field.partition(".")[0] == name for field in found.unclear):
+            facts["trainer"][name] = None
+    for other in tried:
+        other["trainer"] |= {"prompts": found.prompts, "group_size": found.group}
+        facts = _agreed(facts, other)
     for name in ("guards", "kl_guard", "kl_limit", "stop", "gold", "confirmation"):
         del facts[name]  # of a study alone
-    facts["trainer"]["steps"] = found.steps
+    facts["trainer"]["steps"] = None if "steps" in found.unclear else found.steps
     facts["warnings"] = [reworded_text(text, found) for text in facts["warnings"]]
     facts["read"] = {
         "framework": found.framework,
         "version": found.version,
         "file": found.name,
         "keys_of_fields": dict(found.sources),
+        "set_to_unknown": dict(found.unclear),
         "left_to_defaults": {name: _plain(value) for name, value in found.defaults.items()},
         "unknown_keys": list(found.unknown),
         "keys_not_carried_over": list(found.unread),
@@ -163,6 +190,14 @@ def remarks(found: Reading) -> tuple[str, ...]:
         )
     if found.unread:
         lines.append(f"not carried over, as no part of the KL setting: {_listed(found.unread)}")
+    target = found.kl.target_token
+    if target is not None and target > _MOST_TOKEN_KL:
+        key = found.sources.get("target_kl", "target")
+        lines.append(
+            f"{key}: {found.framework} compares per-token means with it, and {target:g} nats per token is far above what "
+            f"training reaches; {target:g} is a usual target per sequence: did you mean {target:g} / your mean completion "
+            "length in tokens?"
+        )
     if found.steps is not None:
         key = found.sources.get("steps", "steps")
         lines.append(f"{key}: the number of steps is not carried over ({found.steps})")
@@ -187,31 +222,34 @@ def _target(found: Reading, winner: Winner, asked: Asked, framework: str) -> Tar
     """Sizes that are not given are the file's; a group of 1 is its own too."""
     sizes, group = asked.sizes, asked.sizes.group
     if group is None and found.group != winner.trainer.group_size:
-        sizes = Sizes(sizes.batch, found.group, sizes.mean_tokens, sizes.max_new_tokens)
+        sizes = replace(sizes, group=found.group)
     try:
         return make_target(
             winner, framework, asked.version if asked.to == framework else None, sizes
         )
     except SpecError as error:
-        raise SpecError(str(error).replace("--version", "--to-version")) from error
+        raise SpecError(_with_sources(str(error), found, asked)) from error
 
 
-def _moved(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-    """Keys that are not the same in both."""
-    return [name for name in one if not _is_same(one[name], other.get(name))]
-
-
-def _is_same(one: Any, other: Any) -> bool:
-    if isinstance(one, float) and isinstance(other, float):
-        return abs(one - other) <= 1e-6 * max(abs(one), abs(other))
-    return one == other
+def _with_sources(text: str, found: Reading, asked: Asked) -> str:
+    """A refusal of sizes; one that no flag gave is named by the file's key or default."""
+    text = text.replace("--version", "--to-version")
+    for flag, given, name in (
+        ("--group", asked.sizes.group, "group_size"),
+        ("--batch", asked.sizes.batch, "prompts"),
+        ("--mean-tokens", asked.sizes.mean_tokens, "max_new_tokens"),
+    ):
+        key = found.sources.get(name)
+        if given is None and key is not None and text.startswith(f"{flag}: "):
+            text = f"{found.where}: {key}: {text.removeprefix(f'{flag}: ')}; {flag} sets another"
+    return text
 
 
 def _agreed(one: Any, other: Any) -> Any:
     """The first with None wherever the second differs."""
     if isinstance(one, dict) and isinstance(other, dict):
         return {name: _agreed(value, other.get(name)) for name, value in one.items()}
-    return one if _is_same(one, other) or isinstance(one, list) else None
+    return one if is_same(one, other) or isinstance(one, list) else None
 
 
 def _plain(value: Any) -> Any:

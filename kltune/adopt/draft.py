@@ -93,7 +93,7 @@ def _trainer(draft: SpecDraft, found: Reading, spec: TrainerSpec) -> SpecDraft:
             "so, so trainer.minibatches is not carried"
         )
     for name, words in _FIELDS.items():
-        value = flat.get(name)
+        value = None if name in found.unclear else flat.get(name)
         if value is None or _is_plain_default(name, value):
             continue
         key = found.sources.get(name)

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from ruamel.yaml import YAML
+from ruamel.yaml.constructor import DuplicateKeyError
 from ruamel.yaml.error import YAMLError
 
 from kltune.adopt.script import flags_of, overrides_of
 from kltune.adopt.source_code import config_call
+from kltune.adopt.whose import ENTRY, check_is_of
 from kltune.errors import SpecError
 
 _MOST: Final = 5_000_000
@@ -37,6 +39,13 @@ class Given:
     """What of the file was not followed."""
     builder: str = ""
     """TRL's class, where the file names it."""
+    path: str = ""
+    """As it was given."""
+
+    @property
+    def where(self) -> str:
+        """For messages."""
+        return self.path or self.name
 
 
 def read_given(framework: str, path: Path) -> Given:
@@ -53,14 +62,7 @@ def read_given(framework: str, path: Path) -> Given:
         found = _mapping(framework, path, text)
     else:
         found = _shell(framework, path, text)
-    if not (found.values or found.unreadable or found.builder):
-        what = {
-            "trl": "no key of GRPOConfig or RLOOConfig",
-            "openrlhf": "no flag such as --algo.kl.init_coef",
-        }.get(framework, "no key such as algorithm.adv_estimator=grpo")
-        if framework == "nemo-rl":
-            what = "no key such as loss_fn.reference_policy_kl_penalty"
-        raise SpecError(f"{path}: {what} was found in it")
+    check_is_of(framework, str(path), found, text)
     return found
 
 
@@ -68,13 +70,16 @@ def _text(path: Path) -> str:
     try:
         if path.stat().st_size > _MOST:
             raise SpecError(f"{path}: is above {_MOST:,} bytes, so it is no configuration")
-        return path.read_bytes().decode("utf-8-sig")
+        text = path.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
         raise SpecError(f"{path}: no such file") from None
     except UnicodeDecodeError as error:
         raise SpecError(f"{path}: is not UTF-8 text (byte {error.start})") from None
     except OSError as error:
         raise SpecError(f"{path}: can't be read: {error.strerror}") from None
+    if not text.strip():
+        raise SpecError(f"{path}: is empty")
+    return text
 
 
 def _python(framework: str, path: Path, text: str) -> Given:
@@ -83,23 +88,24 @@ def _python(framework: str, path: Path, text: str) -> Given:
             f"{path}: a Python file is read for --from trl only; give {framework}'s YAML file or command line"
         )
     call = config_call(str(path), text)
-    return Given(path.name, call.values, call.unreadable, call.notes, call.builder)
+    return Given(path.name, call.values, call.unreadable, call.notes, call.builder, str(path))
 
 
 def _shell(framework: str, path: Path, text: str) -> Given:
     if framework in ("verl", "nemo-rl"):
-        found = overrides_of(text)
+        found = overrides_of(text, ENTRY[framework])
     else:
-        found = flags_of(text)
+        found = flags_of(text, ENTRY[framework])
         if framework == "trl":  # --max-steps and --max_steps are one
             found = found.renamed(lambda flag: flag.lstrip("-").replace("-", "_"))
-    return Given(path.name, found.values, found.unreadable, found.notes)
+    return Given(path.name, found.values, found.unreadable, found.notes, path=str(path))
 
 
 def _mapping(framework: str, path: Path, text: str) -> Given:
     raw = _parsed(path, text)
     if not isinstance(raw, dict):
-        raise SpecError(f"{path}: must be `key: value` lines (got a {type(raw).__name__})")
+        what = "nothing but comments" if raw is None else f"a {type(raw).__name__}"
+        raise SpecError(f"{path}: must be `key: value` lines (got {what})")
     notes: list[str] = []
     values: dict[str, Any] = {}
     _flatten(cast("dict[Any, Any]", raw), "", values)
@@ -116,7 +122,7 @@ def _mapping(framework: str, path: Path, text: str) -> Given:
         values = {
             key if key.startswith("--") else f"--{key}": value for key, value in values.items()
         }
-    return Given(path.name, values, {}, tuple(notes))
+    return Given(path.name, values, {}, tuple(notes), path=str(path))
 
 
 def _parsed(path: Path, text: str) -> Any:
@@ -127,6 +133,12 @@ def _parsed(path: Path, text: str) -> Any:
     except json.JSONDecodeError as error:
         raise SpecError(
             f"{path}: not JSON: {error.msg} (line {error.lineno}, column {error.colno})"
+        ) from None
+    except DuplicateKeyError as error:
+        key = re.search(r'duplicate key "(.*?)"', str(error.problem))
+        line = 0 if error.problem_mark is None else error.problem_mark.line + 1
+        raise SpecError(
+            f"{path}: line {line}: {'a key' if key is None else key[1]} stands there a second time; leave one"
         ) from None
     except YAMLError as error:
         raise SpecError(f"{path}: not YAML: {' '.join(str(error).split())}") from None

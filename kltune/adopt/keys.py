@@ -38,6 +38,8 @@ class Keys:
         """Field of the trainer section, and the key that it came from."""
         self.defaults: dict[str, Any] = {}
         """Keys that the file leaves to the release."""
+        self.unclear: dict[str, str] = {}
+        """Field of the trainer section whose key is set in the file, but to what is not known: the key and its text."""
         self._prefix = prefix
         self._used: set[str] = set()
 
@@ -71,8 +73,10 @@ class Keys:
             found = self._default(key)
             words = f"{key} (default of {self.listed.framework} {self.version})"
         if key in self.given.unreadable or _is_reference(found):
-            found = self._unreadable(key, found, is_vital=is_vital)
-            words = f"{key} (default of {self.listed.framework} {self.version}: not a plain value in the file)"
+            found, text = self._unreadable(key, found, is_vital=is_vital)
+            words = f"{key} (unknown: set in the file to {text})"
+            if field:
+                self.unclear[field] = f"{key} is {text}"
         if field and words:
             self.sources[field] = words
         return found
@@ -92,6 +96,19 @@ class Keys:
             return self._refuse(key, found, "a number")
         return number if math.isfinite(number) else self._refuse(key, found, "a finite number")
 
+    def price(self, key: str) -> float:
+        """The KL's coefficient; 0 where neither the file nor the release has one.
+
+        Raises:
+            SpecError: it is no number, or below 0: a reward for leaving the reference.
+        """
+        found = self.number(key, field="beta", is_vital=True)
+        if found is None and key in self.given.values:
+            return self._refuse(key, found, "a number, 0 or above")
+        if found is not None and found < 0:
+            return self._refuse(key, found, "0 or above: a negative one pays for KL")
+        return found or 0.0
+
     def whole(self, key: str, *, field: str = "") -> int | None:
         """A whole number.
 
@@ -102,6 +119,21 @@ class Keys:
         if number is None:
             return None
         return int(number) if number == int(number) else self._refuse(key, number, "a whole number")
+
+    def size(self, key: str, field: str) -> int:
+        """A whole number above 0.
+
+        Raises:
+            SpecError: it is something else, or neither the file nor the release says it.
+        """
+        found = self.whole(key, field=field)
+        if found is None and field in self.unclear:
+            return 1
+        return (
+            found
+            if found is not None and found > 0
+            else self._refuse(key, found, "a number above 0")
+        )
 
     def switch(self, key: str, *, field: str = "") -> bool:
         """A truth value; absent: False.
@@ -178,22 +210,21 @@ class Keys:
             return value
         return None if found[2] in ("null", "None", "") else found[2]
 
-    def _unreadable(self, key: str, found: Any, *, is_vital: bool) -> Any:
-        text = self.given.unreadable.get(key, found)
+    def _unreadable(self, key: str, found: Any, *, is_vital: bool) -> tuple[Any, str]:
+        """A value to go on with, and what the file has."""
+        text = str(self.given.unreadable.get(key, found))
         if is_vital:
             raise SpecError(
-                f"{self.given.name}: {key} is {text}, no plain value, and nothing in the file is run: write its value"
+                f"{self.given.where}: {key} is {text}, no plain value, and nothing in the file is run: write its value"
             )
-        default = self._default(key) if self.is_listed(key) else None
-        default = None if _is_reference(default) else default
-        self.warnings.append(
-            f"{key} is {text}, no plain value: the default of {self.listed.framework} {self.version} is taken "
-            f"({default})"
-        )
-        return default
+        self.warnings.append(f"{key} is {text}, no plain value: what it is set to is not known")
+        default = None
+        if self.is_listed(key):
+            default = self._followed(self.listed.defaults[f"{self._prefix}{key}"], key)
+        return (None if _is_reference(default) else default), text
 
     def _refuse(self, key: str, found: object, what: str) -> Any:
-        raise SpecError(f"{self.given.name}: {key} must be {what} (got {found!r})")
+        raise SpecError(f"{self.given.where}: {key} must be {what} (got {found!r})")
 
 
 def _is_reference(value: object) -> bool:

@@ -39,8 +39,8 @@ def read_nemo_rl(keys: Keys) -> Reading:
     algorithm = _algorithm(keys)
     kl = _kl(keys, algorithm)
     group_name, prompts_name = "grpo.num_generations_per_prompt", "grpo.num_prompts_per_step"
-    prompts = above_zero(keys, prompts_name, keys.whole(prompts_name))
-    group = above_zero(keys, group_name, keys.whole(group_name, field="group_size"))
+    prompts = keys.size(prompts_name, "prompts")
+    group = keys.size(group_name, "group_size")
     part_name = "policy.train_global_batch_size"
     part = keys.whole(part_name, field="minibatches") or prompts * group
     trainer: dict[str, Any] = {
@@ -77,13 +77,13 @@ def _algorithm(keys: Keys) -> str:
     if estimator == "reinforce_plus_plus":
         if keys.switch("grpo.adv_estimator.minus_baseline"):
             raise SpecError(
-                f"{keys.given.name}: grpo.adv_estimator.minus_baseline: kltune has no REINFORCE++ that takes the group's "
+                f"{keys.given.where}: grpo.adv_estimator.minus_baseline: kltune has no REINFORCE++ that takes the group's "
                 "mean off first; the nearest is minus_baseline: false"
             )
         return "reinforce"
     if estimator != "grpo":
         raise SpecError(
-            f"{keys.given.name}: grpo.adv_estimator.name: kltune reads grpo and reinforce_plus_plus (got {estimator!r})"
+            f"{keys.given.where}: grpo.adv_estimator.name: kltune reads grpo and reinforce_plus_plus (got {estimator!r})"
         )
     leaves_out = keys.switch(_of_estimator(keys, "use_leave_one_out_baseline"))
     if keys.switch(_of_estimator(keys, "normalize_rewards"), field="algorithm"):
@@ -108,11 +108,11 @@ def _of_estimator(keys: Keys, name: str) -> str:
 
 def _kl(keys: Keys, algorithm: str) -> KLPart:
     name = "loss_fn.reference_policy_kl_penalty"
-    beta = keys.number(name, field="beta", is_vital=True) or 0.0
+    beta = keys.price(name)
     in_reward = keys.switch("loss_fn.use_kl_in_reward")
     if in_reward and algorithm == "reinforce":
         raise SpecError(
-            f"{keys.given.name}: loss_fn.use_kl_in_reward: NeMo-RL's REINFORCE++ pays a token's KL at that token only "
+            f"{keys.given.where}: loss_fn.use_kl_in_reward: NeMo-RL's REINFORCE++ pays a token's KL at that token only "
             "(no reward-to-go), which kltune has no penalty for; switch it off for the KL in the loss"
         )
     if in_reward:
@@ -132,10 +132,10 @@ def _kl(keys: Keys, algorithm: str) -> KLPart:
         return KLPart(known[kind], beta, "advantage")
     if kind == "k2" and is_weighted:
         raise SpecError(
-            f"{keys.given.name}: {_TYPE} k2: from 0.7.0 on its gradient is that of no KL (the weight is differentiated with "
+            f"{keys.given.where}: {_TYPE} k2: from 0.7.0 on its gradient is that of no KL (the weight is differentiated with "
             "it), and kltune has no penalty like it; k3 is the reverse KL there. Written for an older release: --from-version 0.6.0"
         )
-    raise SpecError(f"{keys.given.name}: {_TYPE}: NeMo-RL has k1, k2 and k3 (got {kind!r})")
+    raise SpecError(f"{keys.given.where}: {_TYPE}: NeMo-RL has k1, k2 and k3 (got {kind!r})")
 
 
 def _loss(keys: Keys, algorithm: str) -> dict[str, Any]:

@@ -64,8 +64,8 @@ def read_openrlhf(keys: Keys) -> Reading:
         _name(keys, "--rollout.batch_size"),
         _name(keys, "--rollout.n_samples_per_prompt"),
     )
-    prompts = above_zero(keys, prompts_name, keys.whole(prompts_name))
-    group = above_zero(keys, group_name, keys.whole(group_name, field="group_size"))
+    prompts = keys.size(prompts_name, "prompts")
+    group = keys.size(group_name, "group_size")
     part_name = _name(keys, "--train.batch_size")
     part = keys.whole(part_name, field="minibatches") or prompts * group
     trainer: dict[str, Any] = {
@@ -109,14 +109,14 @@ def _algorithm(keys: Keys) -> str:
     if name not in _ALGORITHMS:
         near = ": it takes the group's mean off and then whitens over the batch; the nearest are group_norm and reinforce"
         raise SpecError(
-            f"{keys.given.name}: {flag}: kltune has no algorithm like {name!r}"
+            f"{keys.given.where}: {flag}: kltune has no algorithm like {name!r}"
             f"{near if name == 'reinforce_baseline' else ''}; it reads {', '.join(_ALGORITHMS)}"
         )
     return _ALGORITHMS[name]
 
 
 def _kl(keys: Keys, algorithm: str) -> KLPart:
-    beta = keys.number(_name(keys, "--algo.kl.init_coef"), field="beta", is_vital=True) or 0.0
+    beta = keys.price(_name(keys, "--algo.kl.init_coef"))
     if beta <= 0:
         return KLPart()
     flag = _name(keys, "--algo.kl.estimator")
@@ -124,7 +124,7 @@ def _kl(keys: Keys, algorithm: str) -> KLPart:
     in_loss = keys.switch(_name(keys, "--algo.kl.use_loss"))
     penalties = _IN_LOSS if in_loss else _IN_REWARD
     if name not in penalties:
-        raise SpecError(f"{keys.given.name}: {flag}: OpenRLHF has k1, k2 and k3 (got {name!r})")
+        raise SpecError(f"{keys.given.where}: {flag}: OpenRLHF has k1, k2 and k3 (got {name!r})")
     # In the reward the KL is taken off after the baseline and the division by the group's deviation.
     unit = "advantage" if in_loss or algorithm in _AFTER_BASELINE else "reward"
     target_flag = _name(keys, "--algo.kl.target")
@@ -173,7 +173,7 @@ def _longest(keys: Keys) -> int | None:
     found = keys.whole(whole, field="max_new_tokens")
     if found is None:
         raise SpecError(
-            f"{keys.given.name}: {flag} is needed: how long a completion may be is not said"
+            f"{keys.given.where}: {flag} is needed: how long a completion may be is not said"
         )
     keys.warnings.append(
         f"{flag} is not set, so {whole} ({found} tokens, prompt included) is taken as the limit of a completion"
@@ -188,7 +188,7 @@ def _clip(keys: Keys) -> dict[str, Any]:
     both = keys.value(name, field="clip_ratio_high")
     if both is not None:
         if not isinstance(both, list | tuple) or len(both) != 2:
-            raise SpecError(f"{keys.given.name}: {name} must be two numbers (got {both!r})")
+            raise SpecError(f"{keys.given.where}: {name} must be two numbers (got {both!r})")
         low, high = float(both[0]), float(both[1])
         keys.sources["clip_ratio"] = name
     most = keys.number(_name(keys, "--actor.dual_clip"), field="clip_ratio_max")

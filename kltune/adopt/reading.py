@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from pydantic import ValidationError
 
@@ -18,6 +18,10 @@ from kltune.spec.penalty import Penalty
 from kltune.spec.trainer import TrainerSpec
 from kltune.spec.trial import BetaUnit, ControllerKind, KLUnit, TrialSpec
 from kltune.units import advantage_scale, baseline_share, in_advantage_units
+
+
+_CUT: Final = frozenset({"prompts", "group_size", "minibatches"})
+"""Fields that say into how many updates a rollout is cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,10 @@ class Reading:
     unread: tuple[str, ...]
     """Keys that say nothing that is carried over."""
     warnings: tuple[str, ...] = field(default=())
+    unclear: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Field that the file sets to what is no plain value (a stand-in is in its place): key and text."""
+    where: str = ""
+    """The file's path, for messages."""
 
     @property
     def rows(self) -> int:
@@ -83,7 +91,9 @@ class Reading:
                 f"{self._named('.'.join(map(str, one['loc'])))}{one['msg'].removeprefix('Value error, ')}"
                 for one in error.errors(include_url=False)
             )
-            raise SpecError(f"{self.name}: kltune has no such trainer: {words}") from None
+            raise SpecError(
+                f"{self.where or self.name}: kltune has no such trainer: {words}"
+            ) from None
 
     def winner(self, sigma: float | None, mean_tokens: float) -> Winner:
         """As if a study had found it.
@@ -169,6 +179,8 @@ def reading(
         unknown=tuple(map(printable, unknown)),
         unread=tuple(map(printable, unread)),
         warnings=tuple(map(printable, keys.warnings)),
+        unclear={name: printable(text) for name, text in keys.unclear.items()},
+        where=printable(keys.given.where),
     )
 
 
@@ -179,7 +191,7 @@ def above_zero(keys: Keys, key: str, value: float | None) -> Any:
         SpecError: it is absent, or not above 0.
     """
     if value is None or value <= 0:
-        raise SpecError(f"{keys.given.name}: {key}: a number above 0 is needed (got {value})")
+        raise SpecError(f"{keys.given.where}: {key}: a number above 0 is needed (got {value})")
     return value
 
 
@@ -189,6 +201,10 @@ def minibatches(keys: Keys, whole: int, part: int, names: tuple[str, str]) -> in
     Raises:
         SpecError: the parts don't fill the whole.
     """
+    open_text = [t for name, t in keys.unclear.items() if name.partition(".")[0] in _CUT]
+    if open_text:
+        keys.unclear.setdefault("minibatches", open_text[0])
+        return 1
     if part <= 0 or whole % part:
         if names[1] in keys.defaults:
             keys.warnings.append(
@@ -199,7 +215,7 @@ def minibatches(keys: Keys, whole: int, part: int, names: tuple[str, str]) -> in
         open_ones = [name for name in names[0].split(" x ") if name in keys.defaults]
         hint = f" ({', '.join(open_ones)} by default: is it set elsewhere?)" if open_ones else ""
         raise SpecError(
-            f"{keys.given.name}: {names[0]} ({whole}{hint}) is no multiple of {names[1]} ({part}), so a rollout is not "
+            f"{keys.given.where}: {names[0]} ({whole}{hint}) is no multiple of {names[1]} ({part}), so a rollout is not "
             "cut into equal updates"
         )
     return whole // part

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final
@@ -12,12 +11,10 @@ from typing import Any, Final
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
+from kltune.adopt.shell import Word, shell_of, shown
+
 _OVERRIDE: Final = re.compile(r"(\+{0,2})([A-Za-z_]\w*(?:\.\w+)+)=(.*)", re.DOTALL)
 _REMOVED: Final = re.compile(r"~([A-Za-z_]\w*(?:\.\w+)+)(?:=.*)?")
-_ASSIGNED: Final = re.compile(
-    r"^\s*(?:export\s+|local\s+|declare\s+(?:-\w+\s+)?)?([A-Za-z_]\w*)=(.*)$"
-)
-_VARIABLE: Final = re.compile(r"\$(?:\{([A-Za-z_]\w*)(?::?[-=]([^{}]*))?\}|([A-Za-z_]\w*))")
 _NUMBER: Final = re.compile(r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?")
 _WORD: Final = re.compile(r"[A-Za-z_][\w./-]*")
 _CONSTANTS: Final[Mapping[str, bool | None]] = MappingProxyType(
@@ -26,9 +23,11 @@ _CONSTANTS: Final[Mapping[str, bool | None]] = MappingProxyType(
 _OF_RAY: Final = frozenset({"--address", "--runtime-env-json", "--working-dir", "--no-wait"})
 """Flags of ``ray job submit``, in front of the program's own."""
 
+_ENDS: Final = ("&&", "||", "|", "&", ";", ">", "2>&1", ")")
+"""Of a flag's values."""
 
-_END: Final = "\n"
-"""Of a command: the next line's words are no value of its last flag."""
+_PROGRAM: Final = re.compile(r"\b(?:python[\d.]*|torchrun|deepspeed|accelerate|ray|cli)\b")
+"""A command that starts something of its own, whose words are no business of another one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,167 +47,153 @@ class Found:
         )
 
 
-def overrides_of(text: str) -> Found:
-    """``a.b=c`` anywhere in it, the last one winning."""
-    values: dict[str, Any] = {}
-    unreadable: dict[str, str] = {}
-    notes: list[str] = []
-    for word in _words(text):
-        removed = _REMOVED.fullmatch(word)
-        if removed is not None:
-            notes.append(f"~{removed[1]} (Hydra's removal of a key) is not followed")
+@dataclass(frozen=True, slots=True)
+class _Setting:
+    key: str
+    value: Any
+    line: int
+    is_sure: bool
+    is_open: bool
+    """A variable or a command is still in it."""
+
+
+def overrides_of(text: str, entry: str = "") -> Found:
+    """``a.b=c`` of the commands that are started, the last one of each winning.
+
+    ``entry``: a pattern of the program that is started; where none of the commands has it, all are read.
+    """
+    return _found(text, entry, _overrides)
+
+
+def flags_of(text: str, entry: str = "") -> Found:
+    """The same for ``--flag value ...``; a flag without a value is True."""
+    return _found(text, entry, _flags)
+
+
+def _found(
+    text: str, entry: str, settings_of: Callable[[Sequence[Word]], Iterator[_Setting]]
+) -> Found:
+    shell = shell_of(text)
+    notes = [*shell.notes]
+    commands = [_unpacked(command, entry) for command in shell.commands]
+    started = [one for one in commands if entry and re.search(entry, _joined(one))]
+    started = [one for one in started if any(True for _ in settings_of(one))] or commands
+    notes += [
+        f"{word.text} (Hydra's removal of a key) is not followed"
+        for command in started
+        for word in command
+        if _REMOVED.fullmatch(word.text)
+    ]
+    values: dict[str, _Setting] = {}
+    doubts: dict[str, str] = {}
+    for command in started:
+        of_command: dict[str, _Setting] = {}
+        for one in settings_of(command):
+            _note_repeated(of_command.get(one.key), one, notes, doubts)
+            of_command[one.key] = one
+        for key, one in of_command.items():
+            _compare(values.setdefault(key, one), one, doubts)
+    for command in commands:
+        if command in started or _PROGRAM.search(_joined(command)):
             continue
-        found = _OVERRIDE.fullmatch(word)
-        if found is None:
-            continue
-        key, value = found[2], found[3]
-        before = values.pop(key, unreadable.pop(key, _END))
-        if _is_open(value):
-            unreadable[key] = value
+        for one in settings_of(command):
+            if one.key in values:
+                _compare(values[one.key], one, doubts)
+            else:
+                doubts[one.key] = (
+                    f"{shown(str(one.value))} outside the command that is started (line {one.line})"
+                )
+    unreadable = {key: shown(str(one.value)) for key, one in values.items() if one.is_open}
+    return Found(
+        {key: one.value for key, one in values.items() if key not in {**unreadable, **doubts}},
+        {**unreadable, **doubts},
+        tuple(notes),
+    )
+
+
+def _note_repeated(
+    before: _Setting | None, now: _Setting, notes: list[str], doubts: dict[str, str]
+) -> None:
+    if not now.is_sure and (before is None or before.value != now.value):
+        doubts[now.key] = (
+            f"{shown(str(now.value))} in a branch of the script alone (line {now.line})"
+        )
+    elif before is not None and before.value != now.value:
+        doubts.pop(now.key, None)
+        notes.append(
+            f"{now.key} stands there more than once: the last one, {shown(str(now.value))}, is taken"
+        )
+
+
+def _compare(one: _Setting, other: _Setting, doubts: dict[str, str]) -> None:
+    """Which of two commands counts is not known."""
+    if one.value != other.value:
+        doubts.setdefault(
+            one.key,
+            f"{shown(str(one.value))} in line {one.line} and {shown(str(other.value))} in line {other.line}",
+        )
+
+
+def _joined(command: Sequence[Word]) -> str:
+    return " ".join(word.text for word in command)
+
+
+def _unpacked(command: Sequence[Word], entry: str) -> Sequence[Word]:
+    """A whole command line in quotes, as after eval, is its words."""
+    found: list[Word] = []
+    for word in command:
+        if entry and " " in word.text and re.search(entry, word.text):
+            found += [Word(one, word.line, word.is_sure) for one in word.text.split()]
         else:
-            values[key] = _plain(value)
-        notes += _repeated(key, before, values.get(key, value))
-    return Found(values, unreadable, tuple(notes))
+            found.append(word)
+    return found
 
 
-def flags_of(text: str) -> Found:
-    """``--flag value ...`` anywhere in it; a flag without a value is True; the last one wins."""
-    values: dict[str, Any] = {}
-    unreadable: dict[str, str] = {}
-    notes: list[str] = []
-    words = _words(text)
+def _overrides(command: Sequence[Word]) -> Iterator[_Setting]:
+    for word in command:
+        found = _OVERRIDE.fullmatch(word.text)
+        if found is not None:
+            yield _setting(found[2], [found[3]], word)
+
+
+def _flags(command: Sequence[Word]) -> Iterator[_Setting]:
     place = 0
-    while place < len(words):
-        word = words[place]
+    while place < len(command):
+        word = command[place]
         place += 1
-        if re.match(r"--[A-Za-z]", word) is None:
+        if re.match(r"--[A-Za-z]", word.text) is None:
             continue
-        flag, equals, rest = word.partition("=")
+        flag, equals, rest = word.text.partition("=")
         given = [rest] if equals else []
-        while not equals and place < len(words) and _is_value(words[place]):
-            given.append(words[place])
+        while not equals and place < len(command) and _is_value(command[place].text, given):
+            given.append(command[place].text)
             place += 1
-        if flag in _OF_RAY:
-            continue
-        before = values.pop(flag, unreadable.pop(flag, _END))
-        if any(_is_open(one) for one in given):
-            unreadable[flag] = " ".join(given)
-        elif not given:
-            values[flag] = True
-        else:
-            plain = [_plain(one) for one in given]
-            values[flag] = plain[0] if len(plain) == 1 else plain
-        notes += _repeated(flag, before, values.get(flag, before))
-    return Found(values, unreadable, tuple(notes))
+        if flag not in _OF_RAY:
+            yield _setting(flag, given, word)
 
 
-def _repeated(key: str, before: Any, now: Any) -> list[str]:
-    if before in (_END, now):
-        return []
-    return [f"{key} stands there more than once: the last one, {now}, is taken"]
+def _setting(key: str, given: Sequence[str], word: Word) -> _Setting:
+    is_open = any(_is_open(one) for one in given)
+    value: Any = True
+    if is_open:
+        value = " ".join(given)
+    elif given:
+        plain = [_plain(one) for one in given]
+        value = plain[0] if len(plain) == 1 else plain
+    return _Setting(key, value, word.line, word.is_sure, is_open)
 
 
-def _words(text: str) -> list[str]:
-    """The script's words: comments gone, lines joined, variables that it sets itself filled in."""
-    variables: dict[str, str] = {}
-    words: list[str] = []
-    lines = _logical_lines(text)
-    unsure = _ambiguous(lines)
-    for line in lines:
-        assigned = _ASSIGNED.match(line)
-        line = _filled(line, variables)
-        if assigned is not None and assigned[1] in unsure:
-            continue
-        if assigned is not None and not assigned[2].lstrip().startswith("("):
-            parts = _split(_filled(assigned[2], variables))
-            if len(parts) <= 1:
-                variables[assigned[1]] = parts[0] if parts else ""
-                continue
-        words += [*_split(line), _END]
-    return [word for word in words if word not in ("\\", "(", ")")]
-
-
-def _ambiguous(lines: Sequence[str]) -> set[str]:
-    """Variables that are set to different things, as in the branches of an if: which one holds is not known."""
-    seen: dict[str, str] = {}
-    unsure: set[str] = set()
-    for line in lines:
-        found = _ASSIGNED.match(line)
-        if found is None or re.search(rf"\$\{{?{found[1]}\b(?!\w*:?[-=])", found[2]):
-            continue  # what is added to itself goes on as it stands
-        if seen.setdefault(found[1], found[2].strip()) != found[2].strip():
-            unsure.add(found[1])
-    return unsure
-
-
-def _logical_lines(text: str) -> list[str]:
-    """Lines ended by a backslash go on; so does a quote that is still open."""
-    lines: list[str] = []
-    pending = ""
-    for line in text.replace("\r\n", "\n").split("\n"):
-        if pending and line.lstrip().startswith("#"):
-            continue  # a comment among continued lines: people leave them there
-        whole = pending + line
-        if re.search(r"\\\s*$", line) and not line.lstrip().startswith("#"):
-            pending = re.sub(r"\\\s*$", " ", whole)
-            continue
-        if _is_unbalanced(whole) and len(whole) < 20_000:
-            pending = whole + "\n"
-            continue
-        lines.append(whole)
-        pending = ""
-    return [*lines, pending] if pending.strip() else lines
-
-
-def _is_unbalanced(line: str) -> bool:
-    try:
-        shlex.split(line, comments=True)
-    except ValueError as error:
-        return "quotation" in str(error)
-    return False
-
-
-def _split(line: str) -> list[str]:
-    try:
-        found = shlex.split(line, comments=True)
-    except ValueError:
-        found = line.split()
-    words: list[str] = []
-    for word in found:
-        bare = word
-        if re.match(r"[A-Za-z_]\w*=\(", bare):  # the first word of an array
-            bare = bare.partition("(")[2]
-        if bare.startswith(("+", "~", "-")) or "=" in bare or bare:
-            words.append(bare.rstrip(";") if bare.endswith(";") else bare)
-    return words
-
-
-def _filled(text: str, variables: Mapping[str, str]) -> str:
-    def value(found: re.Match[str]) -> str:
-        name = found[1] or found[3]
-        if name in variables:
-            return variables[name]
-        return found[2] if found[2] is not None else found[0]
-
-    for _ in range(9):  # a default may hold a variable with a default
-        filled = _VARIABLE.sub(value, text)
-        if filled == text:
-            break
-        text = filled
-    return text
+def _is_value(word: str, before: Sequence[str]) -> bool:
+    """Of the flag before it: a negative number is one; what is passed on to the script is not."""
+    if word in _ENDS or re.match(r"\$\{?[@*]|\$\{\w+\[", word) or (before and word.startswith("$")):
+        return False
+    return not word.startswith("-") or re.fullmatch(r"-\d.*", word) is not None
 
 
 def _is_open(value: str) -> bool:
     """Whether a shell variable or command is still in it; ``${a.b}`` is Hydra's own, resolved later."""
     without = re.sub(r"\$\{[A-Za-z_][\w.]*\.[\w.]*\}|\$\{oc\.select:[^}]*\}", "", value)
     return "$" in without or "`" in without
-
-
-def _is_value(word: str) -> bool:
-    """Of the flag before it: a negative number is one."""
-    if word in (_END, "&&", "||", "|", "&", ";", ">", "2>&1", ")"):
-        return False
-    return not word.startswith("-") or re.fullmatch(r"-\d.*", word) is not None
 
 
 def _plain(value: str) -> Any:

@@ -66,7 +66,7 @@ def read_trl(keys: Keys, builder: str) -> Reading:
     is_rloo = builder == "RLOOConfig"
     if is_rloo and not keys.is_listed("beta"):
         raise SpecError(
-            f"{keys.given.name}: RLOO of TRL {keys.version} is another trainer (kl_coef, rloo_k), which kltune "
+            f"{keys.given.where}: RLOO of TRL {keys.version} is another trainer (kl_coef, rloo_k), which kltune "
             "does not read; it reads 0.22.2 and newer"
         )
     kl, own = _rloo(keys) if is_rloo else _grpo(keys)
@@ -108,14 +108,14 @@ def read_trl(keys: Keys, builder: str) -> Reading:
 def _grpo(keys: Keys) -> tuple[KLPart, dict[str, Any]]:
     if keys.number_of_release[:3] in _INVERTED:
         raise SpecError(
-            f"{keys.given.name}: scale_rewards is inverted in TRL {keys.version}; say which division you want by "
+            f"{keys.given.where}: scale_rewards is inverted in TRL {keys.version}; say which division you want by "
             "--from-version 0.22.2"
         )
     algorithm = _algorithm(keys)
     loss = keys.word("loss_type", field="aggregation")
     if loss not in _AGGREGATIONS:
         raise SpecError(
-            f"{keys.given.name}: loss_type: kltune knows {', '.join(_AGGREGATIONS)} (got {loss!r})"
+            f"{keys.given.where}: loss_type: kltune knows {', '.join(_AGGREGATIONS)} (got {loss!r})"
         )
     if loss in _OTHER_LOSSES:
         keys.warnings.append(
@@ -149,12 +149,12 @@ def _algorithm(keys: Keys) -> str:
     if words in ("false", "none"):
         return "dr-grpo"
     raise SpecError(
-        f"{keys.given.name}: scale_rewards must be group, batch or none (got {scale!r})"
+        f"{keys.given.where}: scale_rewards must be group, batch or none (got {scale!r})"
     )
 
 
 def _in_loss(keys: Keys) -> KLPart:
-    beta = keys.number("beta", field="beta", is_vital=True) or 0.0
+    beta = keys.price("beta")
     if beta <= 0:
         return KLPart()
     name = "use_bias_correction_kl"
@@ -172,7 +172,7 @@ def _rloo(keys: Keys) -> tuple[KLPart, dict[str, Any]]:
             "normalize_advantages: TRL divides the advantages after the KL was paid, which keeps beta's price; kltune's "
             "RLOO divides by nothing, so its steps are of another size"
         )
-    beta = keys.number("beta", field="beta", is_vital=True) or 0.0
+    beta = keys.price("beta")
     kl = KLPart(Penalty.K1_REWARD, beta, "reward") if beta > 0 else KLPart()
     own: dict[str, Any] = {"algorithm": "rloo", "importance": "sequence"}
     clip = keys.value("reward_clip_range")
@@ -190,16 +190,20 @@ def _rloo(keys: Keys) -> tuple[KLPart, dict[str, Any]]:
 def _sizes(keys: Keys) -> tuple[int, int, int]:
     """Completions per step and per prompt, and per update."""
     name = "per_device_train_batch_size"
-    device = above_zero(keys, name, keys.whole(name))
-    per_update = device * (keys.whole("gradient_accumulation_steps") or 1)
-    group = above_zero(keys, "num_generations", keys.whole("num_generations", field="group_size"))
-    rows = keys.whole("generation_batch_size")
-    several = keys.whole("steps_per_generation")
+    device = keys.size(name, "prompts")
+    per_update = device * (
+        keys.whole("gradient_accumulation_steps", field="prompts.accumulation") or 1
+    )
+    group = keys.size("num_generations", "group_size")
+    rows = keys.whole("generation_batch_size", field="prompts.rows")
+    several = keys.whole("steps_per_generation", field="prompts.several")
     if rows is None:
         rows = device * several if several is not None else per_update
+    if not {"prompts", "group_size"}.isdisjoint(name.partition(".")[0] for name in keys.unclear):
+        rows = max(1, rows // group) * group  # a stand-in
     if rows % group:
         raise SpecError(
-            f"{keys.given.name}: {rows} completions per step (on one device) are no multiple of num_generations "
+            f"{keys.given.where}: {rows} completions per step (on one device) are no multiple of num_generations "
             f"({group}): write the sizes of all devices into {name}"
         )
     keys.sources["minibatches"] = f"{name} x gradient_accumulation_steps"

@@ -64,8 +64,8 @@ def read_verl(keys: Keys) -> Reading:
     """
     algorithm = _algorithm(keys)
     kl = _kl(keys)
-    prompts = above_zero(keys, "data.train_batch_size", keys.whole("data.train_batch_size"))
-    group = above_zero(keys, f"{_ROLLOUT}.n", keys.whole(f"{_ROLLOUT}.n", field="group_size"))
+    prompts = keys.size("data.train_batch_size", "prompts")
+    group = keys.size(f"{_ROLLOUT}.n", "group_size")
     part = keys.whole(f"{_ACTOR}.ppo_mini_batch_size", field="minibatches") or prompts
     names = ("data.train_batch_size", f"{_ACTOR}.ppo_mini_batch_size")
     trainer: dict[str, Any] = {
@@ -101,7 +101,7 @@ def _algorithm(keys: Keys) -> str:
     if name not in _ALGORITHMS:
         near = " (the nearest is grpo or reinforce_plus_plus)" if "baseline" in name else ""
         raise SpecError(
-            f"{keys.given.name}: algorithm.adv_estimator: kltune has no algorithm like {name!r}{near}; it reads "
+            f"{keys.given.where}: algorithm.adv_estimator: kltune has no algorithm like {name!r}{near}; it reads "
             f"{', '.join(_ALGORITHMS)}"
         )
     if name != "grpo":
@@ -120,7 +120,7 @@ def _kl(keys: Keys) -> KLPart:
         in_reward = not in_loss  # up to 0.3.x the reward pays it unless the loss does
     if in_reward and in_loss:
         raise SpecError(
-            f"{keys.given.name}: {switch} and {_ACTOR}.use_kl_loss are both on: the KL is paid twice, in two units, "
+            f"{keys.given.where}: {switch} and {_ACTOR}.use_kl_loss are both on: the KL is paid twice, in two units, "
             "which kltune has no setting for; switch one off"
         )
     if in_reward:
@@ -142,8 +142,8 @@ def _in_reward(keys: Keys) -> KLPart:
     name = keys.word("algorithm.kl_penalty", field="penalty").removesuffix("+")
     penalty = _IN_REWARD.get(_SAME.get(name, name))
     if penalty is None:
-        raise SpecError(f"{keys.given.name}: algorithm.kl_penalty: verl does not have {name!r}")
-    beta = keys.number("algorithm.kl_ctrl.kl_coef", field="beta", is_vital=True) or 0.0
+        raise SpecError(f"{keys.given.where}: algorithm.kl_penalty: verl does not have {name!r}")
+    beta = keys.price("algorithm.kl_ctrl.kl_coef")
     if beta <= 0:
         return KLPart()
     if keys.word("algorithm.kl_ctrl.type") != "adaptive":
@@ -161,16 +161,16 @@ def _in_loss(keys: Keys) -> KLPart:
     plain = _SAME.get(name.removesuffix("+"), name.removesuffix("+"))
     penalty = _IN_LOSS.get(plain)
     if penalty is None:
-        raise SpecError(f"{keys.given.name}: {key}: verl does not have {name!r}")
+        raise SpecError(f"{keys.given.where}: {key}: verl does not have {name!r}")
     if name.endswith("+"):
         if keys.number_of_release < _PLUS[1]:
             how = "raises" if keys.number_of_release >= _PLUS[0] else "has no such estimator"
             raise SpecError(
-                f"{keys.given.name}: {key}: {name}: verl {keys.version} {how} (estimators with a + work from "
+                f"{keys.given.where}: {key}: {name}: verl {keys.version} {how} (estimators with a + work from "
                 "0.8.0 on)"
             )
         penalty = Penalty.K3PLUS_LOSS if plain == "k3" else Penalty.K2_LOSS  # the gradient is k2's
-    beta = keys.number(f"{_ACTOR}.kl_loss_coef", field="beta", is_vital=True) or 0.0
+    beta = keys.price(f"{_ACTOR}.kl_loss_coef")
     if (
         keys.is_given("algorithm.kl_ctrl.type")
         and keys.word("algorithm.kl_ctrl.type") == "adaptive"
@@ -195,7 +195,7 @@ def _aggregation(keys: Keys, algorithm: str) -> dict[str, Any]:
     name = keys.word(key, field="aggregation") or "token-mean"
     if name not in _AGGREGATIONS:
         raise SpecError(
-            f"{keys.given.name}: {key}: kltune has no aggregation like {name!r}; it reads {', '.join(_AGGREGATIONS)}"
+            f"{keys.given.where}: {key}: kltune has no aggregation like {name!r}; it reads {', '.join(_AGGREGATIONS)}"
         )
     if name == "token-sum":
         keys.warnings.append(

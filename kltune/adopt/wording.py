@@ -1,25 +1,40 @@
-"""An export's words about a study in, the same about a configuration that was read out."""
+"""An export's words about a study in, the same about a configuration that was read out.
+
+Only what is said beside the settings changes: comments, warnings and the heading are reworded one by one and the
+file is drawn anew by the export's own renderer, so no key, value or command can be touched.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Final
 
 from kltune.adopt.reading import Reading
-from kltune.export.key import Exported
-from kltune.export.render import comment_lines
+from kltune.export.key import Exported, Key
+from kltune.export.nemo_rl import nemo_rl_text
+from kltune.export.openrlhf import openrlhf_text
+from kltune.export.render import python_text
+from kltune.export.verl import verl_text
 from kltune.spec.penalty import Penalty
+from kltune.spec.trainer import TrainerSpec
+
+_RENDERERS: Final[Mapping[str, Callable[[Exported, Sequence[str]], str]]] = MappingProxyType(
+    {
+        "trl": python_text,
+        "verl": verl_text,
+        "openrlhf": openrlhf_text,
+        "nemo-rl": nemo_rl_text,
+    }
+)
 
 _WORDS: Final = (
     (r"of the study's other trials", "of the file's other settings"),
-    (r"\bthe\s+study's\s+own; (--[\w-]+) sets yours", r"the file's own; \1 sets yours"),
     (r"\bthe study's\b", "the file's"),
     (r"\bthe study\b", "the file"),
     (r"\bstudy's\b", "file's"),
-    (r"\bstudied=\(", "settings=("),
-    (r"\$\{studied\[@\]\}", "${settings[@]}"),
     (r"\bwhat was studied\b", "what the file says"),
     (r"\btake a trial\b", "take a configuration"),
     (r"\bor a trial\b", "or a configuration"),
@@ -28,9 +43,15 @@ _WORDS: Final = (
     (r"\bstudy\b", "file"),
 )
 
+_SIZES: Final = {
+    "--group": "group_size",
+    "--batch": "prompts",
+    "--max-new-tokens": "max_new_tokens",
+}
+"""Flag of a size, and the field of the reading that it replaces."""
 
-_FIELD: Final = r"\btrainer\.([a-z_]+(?:\.[a-z_]+)?)\b"
-_SCHEDULER: Final = r"(lr_scheduler\S* ?\"?constant\"?,?\s+# )as in the study"
+_FIELD: Final = rf"(?<![\w.])trainer\.((?:{'|'.join(TrainerSpec.model_fields)})(?:\.[a-z_]+)?)\b"
+"""A field of a spec's trainer section; other trainers have a section of that name too."""
 
 _CLAMPS: Final = frozenset({"verl", "openrlhf"})
 """Frameworks that clamp a token's KL to ±10 nats (verl: k3 only)."""
@@ -41,33 +62,36 @@ _OWN_WAY: Final = re.compile(
 
 
 def reworded(
-    found: Exported, read: Reading, *, remarks: Sequence[str] = (), knows_sigma: bool
+    found: Exported,
+    read: Reading,
+    lines: Sequence[str],
+    *,
+    remarks: Sequence[str] = (),
+    knows_sigma: bool,
 ) -> Exported:
-    """Comments, warnings and text; with the file's own keys where a study has fields of its spec.
+    """Comments, warnings and the text around them; with the file's own keys where a study has fields of its spec.
 
-    ``remarks``: of the reading; they stand first.
+    ``lines``: the heading. ``remarks``: of the reading; they stand first.
     """
     speak = _speaker(read, knows_sigma=knows_sigma)
-    keys = tuple(replace(key, comment=speak(key.comment)) for key in found.keys)
     told = [text for text in found.warnings if not _is_its_own(text, read, found.framework)]
-    warnings = (*remarks, *(speak(text) for text in told), *_clamped(read, found.framework))
-    before, after = comment_lines((), found.warnings), comment_lines((), warnings)
-    if after:
-        after[0] = "# To be looked at:"
-    lines = found.text.split("\n")
-    place = _place(lines, before)
-    text = "\n".join([*lines[:place], *lines[place + len(before) :]])
-    spoken = speak(text).split("\n")
-    text = "\n".join([*spoken[:place], *after, *spoken[place:]])
-    return replace(found, keys=keys, warnings=warnings, text=text)
+    said = replace(
+        found,
+        keys=tuple(_told(key, speak, read) for key in found.keys),
+        warnings=(*remarks, *(speak(text) for text in told), *_clamped(read, found.framework)),
+        is_converted=True,
+    )
+    return said.with_text(_RENDERERS[said.framework](said, lines))
 
 
-def _place(lines: Sequence[str], before: Sequence[str]) -> int:
-    """Where the warnings stand, or would: after the comments on top."""
-    if before:
-        return lines.index(before[0])
-    top = next(num for num, line in enumerate(lines) if line.startswith("# keys: "))
-    return top + 1
+def _told(key: Key, speak: Callable[[str], str], read: Reading) -> Key:
+    comment = speak(key.comment)
+    if key.name.rpartition(".")[2] in ("lr_scheduler_type", "lr_scheduler"):
+        comment = comment.replace("as in the file", "a constant rate, whatever the file had")
+    rate = read.sources.get("learning_rate", "")
+    if "(default of" in rate:
+        comment = re.sub(r"^the file's, for ", f"{rate}, for ", comment)
+    return replace(key, comment=comment)
 
 
 def _is_its_own(text: str, read: Reading, framework: str) -> bool:
@@ -97,6 +121,10 @@ def reworded_text(text: str, read: Reading) -> str:
 def _speaker(read: Reading, *, knows_sigma: bool) -> Callable[[str], str]:
     beta = read.sources.get("beta", "beta")
 
+    def whose(found: re.Match[str]) -> str:
+        key = read.sources.get(_SIZES.get(found[1], ""), "the file's own")
+        return f"{key}; {found[1]} sets yours"
+
     def speak(text: str) -> str:
         if not knows_sigma:
             text = re.sub(
@@ -110,10 +138,10 @@ def _speaker(read: Reading, *, knows_sigma: bool) -> Callable[[str], str]:
         text = re.sub(
             r"\btrainer\.minibatches (\d+)", r"\1 update(s) per pass over a rollout", text
         )
-        text = re.sub(_SCHEDULER, r"\1a constant rate, whatever the file had", text)
         text = re.sub(
             _FIELD, lambda found: read.sources.get(found[1], f"as {read.framework} has it"), text
         )
+        text = re.sub(r"\bthe study's own; (--[\w-]+) sets yours", whose, text)
         for old, new in _WORDS:
             text = re.sub(old, new, text)
         return text

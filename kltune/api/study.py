@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import html
+import os
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Integral
 from pathlib import Path
 from typing import Final
 
@@ -29,7 +31,7 @@ from kltune.spec.study import StudySpec
 from kltune.trial.outcome import TrialState
 
 _FLAG: Final = re.compile(
-    r"--(to|trial|version|framework|batch|group|mean-tokens|max-new-tokens|out)\b"
+    r"--(to|trial|version|framework|batch|group|mean-tokens|max-new-tokens|out|force)\b"
 )
 _SHOWN: Final = ("origin", "penalty", "beta", "state", "value", "kl_token", "best_step")
 _MOST_ROWS: Final = 12
@@ -101,10 +103,13 @@ class Study:
         """The evaluations of one trial, by step.
 
         Raises:
-            StudyError: there is no such trial.
+            StudyError: there is no such trial; those that there are, are named.
         """
-        if all(row.number != trial for row in self.rows.trials):
-            raise StudyError(f"{self.path}: there is no trial {trial}")
+        numbers = [row.number for row in self.rows.trials]
+        is_number = isinstance(trial, Integral) and not isinstance(trial, bool)  # numpy's too
+        if not is_number or trial not in numbers:
+            known = f"{_ranges(numbers)} are there" if numbers else "none is there yet"
+            raise StudyError(f"{self.path}: there is no trial {trial!r}; {known}")
         mine = self.evals[self.evals["trial"] == trial]
         return mine.set_index("step").drop(columns=["trial"])
 
@@ -151,6 +156,7 @@ class Study:
         group: int | None = None,
         mean_tokens: float | None = None,
         max_new_tokens: int | None = None,
+        force: bool = False,
     ) -> str:
         """Do what ``kltune export`` does, with the flags of it as arguments.
 
@@ -170,7 +176,8 @@ class Study:
             version=version,
             framework=framework,
             sizes=Sizes(batch, group, mean_tokens, max_new_tokens),
-            out=None if out is None else Path(out),
+            out=None if out is None else as_path("out", out),
+            force=force,
         )
         try:
             found = make_export(request)
@@ -183,7 +190,7 @@ class Study:
         if found.text is None:
             return str(request.out)
         if request.out is not None:
-            put(request.out, found.text)
+            put(request.out, found.text, force=force)
         return found.text
 
     def refresh(self) -> Study:
@@ -217,9 +224,32 @@ def open_study(path: str | Path) -> Study:
     """Read a study: a finished, running, copied or older one. Nothing is written, nothing is locked.
 
     Raises:
+        SpecError: no path.
         StudyError: the folder is not a study, or a newer kltune wrote it.
     """
-    return Study(read_study(Path(path).expanduser()))
+    return Study(read_study(as_path("path", path, "the path of a study's folder").expanduser()))
+
+
+def as_path(name: str, given: object, kind: str = "a path") -> Path:
+    """The argument ``name`` as a path.
+
+    Raises:
+        SpecError: it is none.
+    """
+    if not isinstance(given, str | os.PathLike):
+        raise SpecError(f"{name}: must be {kind} (got {given!r})")
+    return Path(given)  # pyright: ignore[reportUnknownArgumentType]
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """Numbers as ``0-3, 7``."""
+    parts: list[list[int]] = []
+    for number in sorted(numbers):
+        if parts and number == parts[-1][-1] + 1:
+            parts[-1][1:] = [number]
+        else:
+            parts.append([number])
+    return ", ".join("-".join(map(str, part)) for part in parts)
 
 
 def _as_arguments(text: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from kltune.api.study import Study, open_study
+from kltune.api.study import Study, as_path, open_study
 from kltune.errors import ExitCode, RunError, SpecError
 from kltune.launch.request import SweepRequest
 from kltune.launch.sweep import run_sweep
@@ -55,16 +55,15 @@ def sweep(  # noqa: PLR0913 - the flags of the command
         SystemExit: 75, after SIGTERM; likewise.
     """
     with ExitStack() as held:
-        given = spec if isinstance(spec, str | Path) else None
-        path = Path(given) if given is not None else None
-        if path is None:
-            assert isinstance(spec, Mapping), "a path or a mapping"
+        if isinstance(spec, Mapping):
             folder = held.enter_context(tempfile.TemporaryDirectory(prefix="kltune-"))
             path = Path(folder) / "spec.yaml"
             path.write_text(_yaml(spec), encoding="utf-8")
+        else:
+            path = as_path("spec", spec, "the path of a YAML file, or a mapping")
         request = SweepRequest(
             spec_path=path,
-            study_path=None if study is None else Path(study),
+            study_path=None if study is None else as_path("study", study),
             trials=trials,
             slots=slots,
             workers=workers,
@@ -72,7 +71,7 @@ def sweep(  # noqa: PLR0913 - the flags of the command
             fresh=fresh,
             seed=seed,
         )
-        return _run(request, is_mapping=given is None)
+        return _run(request, is_mapping=isinstance(spec, Mapping))
 
 
 def _run(request: SweepRequest, *, is_mapping: bool) -> Study:
@@ -80,7 +79,9 @@ def _run(request: SweepRequest, *, is_mapping: bool) -> Study:
         folder = request.folder(request.load())
         code = run_sweep(_with_command(request, folder, is_mapping=is_mapping))
     except SpecError as error:
-        # A mapping has no file that a person knows.
+        if not is_mapping:
+            raise
+        # It has no file that a person knows.
         raise SpecError(str(error).replace(str(request.spec_path), "spec")) from error
     if code == ExitCode.INTERRUPTED:
         raise KeyboardInterrupt("the running trials are saved: the same call goes on from there")
@@ -119,7 +120,10 @@ def _overrides(given: Overrides) -> tuple[str, ...]:
         return tuple(
             f"{key}={json.dumps(_plain({key: value})[key])}" for key, value in given.items()
         )
-    return tuple(given)
+    words = tuple(given) if isinstance(given, Sequence) else None  # pyright: ignore[reportUnnecessaryIsInstance]
+    if words is None or not all(isinstance(word, str) for word in words):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise SpecError(f"set: must be KEY=VALUE texts, or a mapping (got {given!r})")
+    return words
 
 
 def _yaml(spec: Mapping[str, object]) -> str:

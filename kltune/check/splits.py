@@ -52,7 +52,13 @@ def splits_line(splits: Splits, tokens: TokenFacts | None = None) -> Line:
         shown = f"But for punctuation these are the same ({len(near)} in all, of {sizes}): {_example(near)}."
         remedy = "If they ask the same, put them into one split."
         return Line("splits", _TITLE, Grade.WARN, shown, remedy, numbers)
-    return Line("splits", _TITLE, Grade.PASS, f"{sizes} prompts, none in two of them.", "", numbers)
+    if splits.doubts:
+        remedy = "If they ask the same, drop them (task.splits.near_duplicates) or put them into one split."
+        shown = " ".join(f"{doubt}." for doubt in splits.doubts)
+        return Line("splits", _TITLE, Grade.WARN, shown, remedy, numbers)
+    noted = "".join(f" {note}." for note in splits.notes)
+    shown = f"{sizes} prompts, none in two of them.{noted}"
+    return Line("splits", _TITLE, Grade.PASS, shown, "", numbers)
 
 
 def _by_tokens(tokens: TokenFacts, numbers: dict[str, float | None]) -> Line | None:

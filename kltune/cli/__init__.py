@@ -66,7 +66,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
             "diagnose": "Say what is wrong with any trainer's run, from its log.",
             "replay": "Run one trial again: the same to the last bit?",
             "explain": "Answer questions about KL, one screen each.",
-            "task": "Rebuild what the built-in task ships.",
+            "task": "List tasks, make your own, try its rewards.",
         },
     }
 )

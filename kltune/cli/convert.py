@@ -56,9 +56,16 @@ def command(
         int | None,
         typer.Option(metavar="G", parser=flags.count, help="Completions per prompt, if others."),
     ] = None,
+    max_new_tokens: Annotated[
+        int | None,
+        typer.Option(metavar="N", parser=flags.count, help="Limit of a completion, if another."),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write there.  [default: stdout]")
     ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace a FILE that is not from kltune.")
+    ] = False,
 ) -> None:
     """Write the KL setting of CONFIG for another trainer, with what can't be kept.
 
@@ -75,7 +82,8 @@ def command(
         from_version=from_version,
         to_version=to_version,
         sigma=sigma,
-        sizes=Sizes(batch, group, mean_tokens),
+        sizes=Sizes(batch, group, mean_tokens, max_new_tokens),
         out=out,
+        force=force,
     )
     raise typer.Exit(run_convert(request))

@@ -67,12 +67,14 @@ def command(
             metavar="FILE", help="Write there (peft, tables: a folder).  [default: stdout]"
         ),
     ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace a FILE that is not from kltune.")
+    ] = False,
 ) -> None:
     """Write the setting of STUDY for another trainer, every value with its source.
 
-    --to trl, verl, openrlhf, nemo-rl, json, peft or tripwire; csv or parquet:
-    tables of all trials. What the trainer can't do is refused. Exit code: 0
-    written, 2 refused, 3 no feasible trial.
+    --to trl, verl, openrlhf, nemo-rl, json, peft or tripwire; csv or parquet: all
+    trials. Exit code: 0 written, 2 refused, 3 no feasible trial.
     """
     from kltune.export.target import Sizes
     from kltune.launch.export import ExportRequest, run_export
@@ -85,5 +87,6 @@ def command(
         framework=framework,
         sizes=Sizes(batch, group, mean_tokens, max_new_tokens),
         out=out,
+        force=force,
     )
     raise typer.Exit(run_export(request))

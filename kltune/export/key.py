@@ -37,6 +37,8 @@ class Exported:
     """The file."""
     builder: str = ""
     """TRL's class; empty elsewhere."""
+    is_converted: bool = False
+    """Of another trainer's configuration: there is no study that it could differ from."""
 
     @property
     def values(self) -> Mapping[str, Any]:

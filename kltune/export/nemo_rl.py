@@ -7,6 +7,7 @@ standard deviation), ``algorithms/advantage_estimator.py``.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, NoReturn
 
 from kltune.errors import SpecError
@@ -53,10 +54,15 @@ def export_nemo_rl(winner: Winner, target: Target) -> Exported:
     ]
     check_known(tuple(keys), target.keys)
     found = Exported("nemo-rl", target.version, tuple(keys), tuple(warnings))
+    return found.with_text(nemo_rl_text(found, heading(winner, target)))
+
+
+def nemo_rl_text(found: Exported, lines: Sequence[str]) -> str:
+    """The YAML file, ``lines`` on top of it."""
     before = [
         "# Lay it over your own: defaults: PATH/grpo_math_1B.yaml as a first line, or merge by hand."
     ]
-    return found.with_text(yaml_text(found, heading(winner, target), before))
+    return yaml_text(found, lines, before)
 
 
 def _check(winner: Winner, target: Target) -> None:

@@ -7,6 +7,7 @@ Read in OpenRLHF's tags on record in kltune/export/keys: ``trainer/ppo_utils/exp
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, NoReturn
 
 from kltune.errors import SpecError
@@ -58,8 +59,12 @@ def export_openrlhf(winner: Winner, target: Target) -> Exported:
     ]
     check_known(tuple(keys), target.keys)
     found = Exported("openrlhf", target.version, tuple(keys), tuple(warnings))
-    program = "python3 -m openrlhf.cli.train_ppo_ray"
-    return found.with_text(shell_text(found, heading(winner, target), program))
+    return found.with_text(openrlhf_text(found, heading(winner, target)))
+
+
+def openrlhf_text(found: Exported, lines: Sequence[str]) -> str:
+    """The script, ``lines`` on top of it."""
+    return shell_text(found, lines, "python3 -m openrlhf.cli.train_ppo_ray")
 
 
 def _advantage(winner: Winner, target: Target) -> list[Key]:

@@ -13,7 +13,9 @@ from kltune.export.key import Exported, Key, Value
 _WIDTH = 100
 
 
-def comment_lines(lines: Iterable[str], warnings: Sequence[str]) -> list[str]:
+def comment_lines(
+    lines: Iterable[str], warnings: Sequence[str], *, is_converted: bool = False
+) -> list[str]:
     """The heading and the warnings as comments, wrapped."""
     found: list[str] = []
     for line in lines:
@@ -21,12 +23,17 @@ def comment_lines(lines: Iterable[str], warnings: Sequence[str]) -> list[str]:
             _one_line(line), _WIDTH, initial_indent="# ", subsequent_indent="#   "
         )
     if warnings:
-        found.append("# Differs from the study, or to be looked at:")
+        differs = "# Differs from the study, or to be looked at:"
+        found.append("# To be looked at:" if is_converted else differs)
     for line in warnings:
         found += textwrap.wrap(
             _one_line(line), _WIDTH, initial_indent="# - ", subsequent_indent="#   "
         )
     return found
+
+
+def _top(found: Exported, lines: Iterable[str]) -> list[str]:
+    return comment_lines(lines, found.warnings, is_converted=found.is_converted)
 
 
 def python_text(found: Exported, lines: Sequence[str]) -> str:
@@ -37,7 +44,7 @@ def python_text(found: Exported, lines: Sequence[str]) -> str:
     ]
     return "\n".join(
         [
-            *comment_lines(lines, found.warnings),
+            *_top(found, lines),
             f"from trl import {found.builder}",
             "",
             f"config = {found.builder}(",
@@ -58,7 +65,7 @@ def yaml_text(found: Exported, lines: Sequence[str], before: Sequence[str] = ())
         for section in sections:
             place = place.setdefault(section, {})
         place[name] = key
-    return "\n".join([*comment_lines(lines, found.warnings), *before, *_nested(tree, 0), ""])
+    return "\n".join([*_top(found, lines), *before, *_nested(tree, 0), ""])
 
 
 def hydra_text(keys: Iterable[Key], program: str) -> list[str]:
@@ -71,15 +78,16 @@ def hydra_text(keys: Iterable[Key], program: str) -> list[str]:
 def shell_text(found: Exported, lines: Sequence[str], program: str) -> str:
     """A bash script whose further arguments are passed on; in an array, comments may stand beside flags."""
     body = [f"  {'' if key.is_set else '# '}{_flag(key)}  # {_remark(key)}" for key in found.keys]
+    array = "settings" if found.is_converted else "studied"
     return "\n".join(
         [
             "#!/usr/bin/env bash",
-            *comment_lines(lines, found.warnings),
+            *_top(found, lines),
             "# Models, data and devices are yours: give their flags to this script.",
-            "studied=(",
+            f"{array}=(",
             *body,
             ")",
-            f'{program} "${{studied[@]}}" "$@"',
+            f'{program} "${{{array}[@]}}" "$@"',
             "",
         ]
     )

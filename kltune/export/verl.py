@@ -7,6 +7,7 @@ kl_penalty, agg_loss, controllers), ``trainer/ppo/ray_trainer.py`` (apply_kl_pen
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, NoReturn
 
 from kltune.errors import SpecError
@@ -21,6 +22,7 @@ from kltune.export.cautions import (
 from kltune.export.convert import Gradient
 from kltune.export.key import Exported, Key, check_known
 from kltune.export.render import hydra_text, yaml_text
+from kltune.export.releases import number_of
 from kltune.export.setting import Winner
 from kltune.export.target import Target
 from kltune.export.verl_kl import ACTOR, kl_keys
@@ -86,12 +88,17 @@ def export_verl(winner: Winner, target: Target) -> Exported:
     ]
     check_known(tuple(keys), target.keys)
     found = Exported("verl", target.version, tuple(keys), tuple(warnings))
+    return found.with_text(verl_text(found, heading(winner, target)))
+
+
+def verl_text(found: Exported, lines: Sequence[str]) -> str:
+    """The YAML file, ``lines`` on top of it, then the same as a command."""
     before = [
         "# As overrides on the command line:",
-        *hydra_text(keys, "python3 -m verl.trainer.main_ppo"),
-        *(_AS_CONFIG if target.number >= _PACKAGE else ()),
+        *hydra_text(found.keys, "python3 -m verl.trainer.main_ppo"),
+        *(_AS_CONFIG if number_of(found.version) >= _PACKAGE else ()),
     ]
-    return found.with_text(yaml_text(found, heading(winner, target), before))
+    return yaml_text(found, lines, before)
 
 
 def _advantage(winner: Winner, target: Target, warnings: list[str]) -> list[Key]:

@@ -9,7 +9,7 @@ from kltune.confirm.result import ConfirmResult
 from kltune.errors import StudyError
 from kltune.export.setting import Gold, Measured, Source, Stop, Winner
 from kltune.report.choice import is_judged_by_peak, stop_point
-from kltune.report.compare import plateau
+from kltune.report.compare import plateau, value_interval
 from kltune.report.confirm_blocks import confirmed_words, find_confirmation, is_of
 from kltune.report.guards import guard_end
 from kltune.report.peaks import trial_peak
@@ -19,9 +19,6 @@ from kltune.trial.outcome import StopReason, TrialState
 
 _SHORTEST_WINDOW = 5
 """Steps; else the last tenth of those up to the peak."""
-
-_Z = 1.96
-"""Standard errors of a 95 % interval over prompts."""
 
 
 def recommended(study: StudyRows) -> Winner | None:
@@ -171,20 +168,15 @@ def _gold(study: StudyRows, row: TrialRow, peak: Checkpoint, answer: Answer | No
         if confirmed is not None:
             return confirmed
     start = None if row.start is None else row.start.gold
-    found = trial_peak(study, row)
-    is_peak = study.spec.objective.metric == "gold_peak"
-    se = peak.gold_se if found is None or not is_peak else found.peak.procedure.se
-    value = peak.gold if row.value is None else row.value
-    has_interval = is_peak and math.isfinite(se)
-    basis = f"{study.spec.objective.metric} on the select prompts, one seed; the interval holds the noise of prompts only"
-    if not is_peak:
-        basis = f"{study.spec.objective.metric} on the select prompts, one seed"
+    metric = study.spec.objective.metric
+    interval = value_interval(row, study.spec.objective, study.spec.kl_unit)
+    noise = "" if interval is None else "; the interval holds the noise of prompts only"
     return Gold(
-        value=value,
-        low=value - _Z * se if has_interval else None,
-        high=value + _Z * se if has_interval else None,
+        value=peak.gold if row.value is None else row.value,
+        low=None if interval is None else interval[0],
+        high=None if interval is None else interval[1],
         start=start,
-        basis=basis,
+        basis=f"{metric} on the select prompts, one seed{noise}",
     )
 
 

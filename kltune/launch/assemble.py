@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
 from kltune.errors import SpecError
+from kltune.launch.judges import folder_of
+from kltune.launch.long_prompts import without_long
 from kltune.launch.placement import device_slots
 from kltune.launch.proxy import ready_proxy
 from kltune.metrics.jsonl import read_json, write_json
 from kltune.metrics.record import RewardScale
 from kltune.spec.load import LoadedSpec, resolve_path
+from kltune.spec.rewards import RewardSpec
 from kltune.spec.study import StudySpec
+from kltune.tasks.calls_probe import probe_scorers
 from kltune.tasks.protocol import Prompt, Scorer
-from kltune.tasks.registry import Task, load_task
+from kltune.tasks.registry import Task, load_task, with_rewards
 from kltune.trainer.bank import Bank
-from kltune.trainer.data import EncodedPrompts, TaskData, encode_all
+from kltune.trainer.data import EncodedPrompts, TaskData, encode_split, with_text_rules
 from kltune.trainer.encode import PromptEncoder
 from kltune.trainer.model import LoadedModel, load_model
 from kltune.trainer.parts import BankSettings
@@ -40,6 +45,8 @@ class Inputs:
 
     task: Task
     source: ModelSource
+    look_up: Callable[[str], Path] = Path
+    """Where a relative path of the spec lies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +66,8 @@ def find_inputs(spec: LoadedSpec) -> Inputs:
         return resolve_path(spec, text)
 
     task = load_task(spec.spec.task, look_up)
-    return Inputs(task, find_model(spec.spec.model, look_up))
+    source = find_model(spec.spec.model, look_up)
+    return Inputs(without_long(task, spec.spec, source), source, look_up)
 
 
 def load_ground(
@@ -80,16 +88,41 @@ def load_ground(
         SpecError: a prompt that is too long, a model that can't be trained.
     """
     trainer = spec.trainer
+    probe_scorers(inputs.task)
     loaded = load_model(spec.model, inputs.source, trainer.device, trainer.precision)
+    loaded = with_text_rules(loaded, trainer.stop, spec.model.answer_after)
     encoder = PromptEncoder(loaded.tokenizer, spec.model, _prompt_limit(spec, loaded))
-    splits = inputs.task.splits
+    task = task_with_rewards(inputs, str(loaded.device), study_path)
+    splits = task.splits
     judged = splits.select if judged_on == "select" else splits.test
-    train, select = encode_all(encoder, splits.train), encode_all(encoder, judged)
+    train = encode_split(encoder, splits.train, "train")
+    select = encode_split(encoder, judged, judged_on)
     encode = _remembering(encoder, train, select)
     place = (study_path, spec.seed)
-    proxy = stand_in or ready_proxy(inputs.task, loaded, train, encode, trainer, place)
-    data = TaskData(train, select, proxy, inputs.task.gold, inputs.task.golds)
+    proxy = stand_in or ready_proxy(task, loaded, train, encode, trainer, place)
+    data = TaskData(train, select, proxy, task.gold, task.golds)
     return Ground(loaded, data, judged_on)
+
+
+def task_with_rewards(inputs: Inputs, device: str, study_path: Path | None) -> Task:
+    """The task, with its rewards that are no functions made: models are loaded, files read.
+
+    Raises:
+        SpecError: one can't be made.
+        EnvironmentMissingError: this machine lacks what one needs.
+    """
+    task = inputs.task
+    prompts = (*task.splits.train, *task.splits.select, *task.splits.test)
+
+    def make(field: str, spec: RewardSpec) -> Scorer:
+        from kltune.rewards.context import RewardContext
+        from kltune.rewards.make import make_scorer
+
+        # A study that is not there yet gets its folder later (keep_judges).
+        folder = folder_of(study_path) if study_path is not None and study_path.is_dir() else None
+        return make_scorer(spec, RewardContext(field, inputs.look_up, prompts, device, folder))
+
+    return with_rewards(task, make)
 
 
 def _prompt_limit(spec: StudySpec, loaded: LoadedModel) -> int | None:

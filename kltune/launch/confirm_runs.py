@@ -30,6 +30,7 @@ from kltune.launch.saying import say
 from kltune.metrics.jsonl import encode
 from kltune.metrics.record import EvalMetrics
 from kltune.study.repeat import RepeatEnd, Run, Where, repeat
+from kltune.tasks.calls_made import function_scorers
 from kltune.tasks.prompts import column_names
 from kltune.tasks.sameness import is_same, refuse_same
 from kltune.tasks.scorers import FunctionScorer, load_file_scorer, split_reference
@@ -102,9 +103,10 @@ def _second_gold(reference: str | None, inputs: Inputs) -> FunctionScorer | None
     try:
         scorer = load_file_scorer(Path(source).absolute(), name, reference)
         scorer.check_columns(column_names(task.splits))
-        if isinstance(task.proxy, FunctionScorer):
-            refuse_same(scorer, task.proxy)
-        if isinstance(task.gold, FunctionScorer) and is_same(scorer.function, task.gold.function):
+        for proxy in function_scorers(task.proxy):
+            refuse_same(scorer, proxy)
+        gold = task.gold
+        if isinstance(gold, FunctionScorer) and is_same(scorer.function, gold.function):
             raise SpecError(f"{reference} is task.gold itself, which judges anyway")
     except SpecError as error:
         raise SpecError(f"--gold: {error}") from error

@@ -36,6 +36,8 @@ class ConvertRequest:
     sizes: Sizes = field(default_factory=Sizes)
     out: Path | None = None
     """None: stdout."""
+    force: bool = False
+    """Replace a file that is none of kltune's."""
 
     def check(self) -> None:
         """Refuse what can't be written, before anything is read.
@@ -55,9 +57,20 @@ class ConvertRequest:
         if self.sigma is not None and not (math.isfinite(self.sigma) and self.sigma > 0):
             problems.append(f"--sigma: must be a number above 0 (got {self.sigma:g})")
         if self.out is not None:
-            problems += refused(self.out)
+            problems += self._refused_out(self.out)
+        elif self.force:
+            problems.append("--force: only with --out FILE")
         if problems:
             raise SpecError("; ".join(problems))
+
+    def _refused_out(self, out: Path) -> list[str]:
+        try:
+            is_own = out.samefile(self.config)
+        except OSError:
+            is_own = False
+        if is_own:
+            return [f"--out: {out} is CONFIG itself, which would be lost; give another file"]
+        return refused(out, force=self.force)
 
 
 def run_convert(request: ConvertRequest) -> ExitCode:
@@ -83,5 +96,5 @@ def run_convert(request: ConvertRequest) -> ExitCode:
             stream.write(text)
             stream.flush()
     else:
-        say(f"{put(request.out, text)} {request.out}")
+        say(f"{put(request.out, text, force=request.force)} {request.out}")
     return ExitCode.DONE

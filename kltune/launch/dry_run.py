@@ -17,8 +17,15 @@ import psutil
 from rich.console import Console
 
 from kltune.errors import ExitCode
-from kltune.launch.assemble import Inputs, load_ground, reference_scale
+from kltune.launch.assemble import (
+    Inputs,
+    find_inputs,
+    load_ground,
+    reference_scale,
+    task_with_rewards,
+)
 from kltune.launch.calibrate import Site, placed_bank
+from kltune.launch.judges import judge_notes, most_calls, without_asking
 from kltune.launch.placement import Placement
 from kltune.launch.stopwatch import step_seconds
 from kltune.metrics.record import RewardScale
@@ -59,8 +66,12 @@ def dry_run(spec: LoadedSpec, study_path: Path, inputs: Inputs, result: TextIO |
 def make_plan(loaded: LoadedSpec, study_path: Path, inputs: Inputs) -> Plan:
     """Load, time a step and an evaluation, and count; guards and pruning only make it less."""
     spec = loaded.spec
+    if most_calls(spec, 1, 1):
+        task_with_rewards(inputs, "cpu", None)  # what can't be made shows here; nobody is asked
+        loaded = without_asking(loaded)
+        inputs = find_inputs(loaded)
     stand_in = _StandIn() if isinstance(inputs.task.proxy, LearnedProxySpec) else None
-    ground = load_ground(spec, inputs, study_path, stand_in)
+    ground = load_ground(loaded.spec, inputs, study_path, stand_in)
     must_learn = stand_in is not None
     scale = None if must_learn else reference_scale(ground, spec, study_path)
     # Where sigma_R is not known yet, 1 takes as long.
@@ -70,11 +81,15 @@ def make_plan(loaded: LoadedSpec, study_path: Path, inputs: Inputs) -> Plan:
     evaluations = len(set(range(0, steps, spec.evaluate.every)) | {steps})
     prompts = min(spec.evaluate.prompts, len(ground.data.select))
     judged = evaluations * spec.evaluate.samples * prompts
-    notes = find_doubts(spec)
+    splits = inputs.task.splits
+    notes = [*find_doubts(spec), *splits.doubts, *splits.notes]
     if must_learn:
         notes.append(
             "the proxy is learned first; that time is not counted, and recipes wait for it"
         )
+    proxied = trials * (steps * spec.trainer.rows + judged)
+    calls = most_calls(spec, proxied, trials * judged)
+    notes += judge_notes(spec, calls)
     counts = {
         "fixed": search.fixed - search.noise,
         "noise": search.noise,
@@ -90,11 +105,12 @@ def make_plan(loaded: LoadedSpec, study_path: Path, inputs: Inputs) -> Plan:
         steps=steps,
         seconds=trials * (steps * step_s + evaluations * evaluation_s),
         memory_gib=placement.workers * psutil.Process().memory_info().rss / 2**30,
-        reward_calls=trials * (steps * spec.trainer.rows + judged),
+        reward_calls=proxied,
         gold_calls=trials * judged * (1 + len(ground.data.golds)),
         kl_unit=spec.kl_unit,
         beta_unit=spec.beta_unit,
         credit=spec.trainer.credit,
+        judge_calls=sum(calls.values()),
         notes=tuple(notes),
         placement=placement.describe(),
     )

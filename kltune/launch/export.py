@@ -58,6 +58,8 @@ class ExportRequest:
     sizes: Sizes = field(default_factory=Sizes)
     out: Path | None = None
     """None: stdout."""
+    force: bool = False
+    """Replace a file at ``out`` that kltune did not write."""
 
     def check(self) -> None:
         """Refuse what can't be written, before anything is read.
@@ -78,7 +80,7 @@ class ExportRequest:
 
             problems += tables_refused(self.out)
         elif self.out is not None and self.to != "peft":
-            problems += refused(self.out)
+            problems += refused(self.out, force=self.force)
         if problems:
             raise SpecError("; ".join(problems))
 
@@ -100,6 +102,8 @@ class ExportRequest:
             problems.append(f"--framework: only with --to tripwire (got --to {self.to})")
         if self.version is not None and self.to in ("json", "peft", *TABLES):
             problems.append(f"--version: has no meaning with --to {self.to}")
+        if self.force and (self.out is None or self.to in ("peft", *TABLES)):
+            problems.append("--force: only with --out FILE")
         if self.to in TABLES and self.trial is not None:
             problems.append(f"--trial: has no meaning with --to {self.to}, which writes all trials")
         if self.to in ("peft", *TABLES):
@@ -269,4 +273,4 @@ def _write(request: ExportRequest, text: str) -> None:
             result.write(text)
             result.flush()
         return
-    say(f"{put(request.out, text)} {request.out}")
+    say(f"{put(request.out, text, force=request.force)} {request.out}")

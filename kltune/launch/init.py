@@ -28,8 +28,9 @@ from kltune.launch.saying import say
 from kltune.metrics.jsonl import encode
 from kltune.scaffold.draft import SpecDraft
 from kltune.scaffold.examples import missing_files
+from kltune.scaffold.fits import fit_horizon, fit_lengths, fit_updates
 from kltune.scaffold.sound import check_answers, checked
-from kltune.scaffold.start import Answers, fit_horizon, fit_updates, start_draft
+from kltune.scaffold.start import Answers, start_draft
 from kltune.screen.ending import near
 
 TRAINERS: Final = ("trl", "verl", "openrlhf", "nemo-rl")
@@ -107,7 +108,7 @@ def run_init(request: InitRequest, ask: Asker | None = None) -> ExitCode:
         answers = request.answers()
         carried = _carried(request)
         base = None if carried is None else carried.get("model.base")
-        if base is not None and answers.model is None:
+        if base is not None and answers.model is None and answers.task is None:
             answers = replace(answers, model=str(base.value))
         if ask is not None:
             given = request.given | _known_from(carried)
@@ -184,8 +185,14 @@ def _whole(request: InitRequest, answers: Answers, carried: SpecDraft | None) ->
     if carried is None:
         return draft
     flags = {"model": "model.base", "algorithm": "trainer.algorithm", "minutes": "budget.wall"}
-    kept = ("name", "task", *(key for flag, key in flags.items() if flag in request.given))
-    return fit_updates(fit_horizon(draft.under(carried, kept)))
+    kept = ["name", "task", *(key for flag, key in flags.items() if flag in request.given)]
+    theirs, own = carried.get("model.base"), draft.get("model.base")
+    if answers.task is not None and theirs is not None and own is not None:
+        kept.append("model.base")
+        words = f"{own.comment}; not {theirs.value}: --model chooses another"
+        draft = draft.put("model.base", own.value, words)
+    draft = fit_updates(fit_horizon(draft.under(carried, kept)))
+    return fit_lengths(draft, answers, request.spec_path)
 
 
 def _write_all(files: Mapping[Path, str]) -> None:

@@ -14,6 +14,9 @@ from pathlib import Path
 
 from kltune.errors import StudyError
 from kltune.metrics.jsonl import read_json, write_json
+from kltune.tasks.calls_made import PendingScorer
+from kltune.tasks.calls_weighted import WeightedScorer
+from kltune.tasks.prompts import column_names
 from kltune.tasks.registry import Task
 from kltune.tasks.scorers import FunctionScorer
 from kltune.trainer.sources import ModelSource
@@ -28,8 +31,9 @@ def fingerprints(task: Task, source: ModelSource) -> dict[str, str]:
     found = {f"prompts ({split})": digest for split, digest in task.digests.items()}
     further = [(f"gold {name}", scorer) for name, scorer in task.golds.items()]
     for role, scorer in (("gold", task.gold), *further, ("proxy", task.proxy)):
-        if isinstance(scorer, FunctionScorer):
-            found[role] = _code_digest(scorer)
+        digest = _scorer_digest(scorer)
+        if digest is not None:
+            found[role] = digest
     found["model"] = _model_digest(source)
     if source.adapter is not None:
         found["start adapter"] = _folder_digest(Path(source.adapter))
@@ -60,10 +64,40 @@ def changed_inputs(study_path: Path, now: Mapping[str, str]) -> list[str]:
     return sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
 
 
-def note_inputs(study_path: Path, now: Mapping[str, str]) -> None:
-    """Write down what the first session sees."""
+def note_inputs(study_path: Path, now: Mapping[str, str], task: Task | None = None) -> None:
+    """Write down what the first session sees; ``task``: with where its prompts come from and how many they are."""
     if not (study_path / FILE).is_file():
-        write_json(study_path / FILE, {"schema": 1, "inputs": dict(now)})
+        about = {} if task is None else {"prompts": _prompt_facts(task)}
+        write_json(study_path / FILE, {"schema": 1, "inputs": dict(now), **about})
+
+
+def _prompt_facts(task: Task) -> dict[str, object]:
+    """For a reader: only the digests decide whether prompts changed."""
+    splits = task.splits
+    by_name = {"train": splits.train, "select": splits.select, "test": splits.test}
+    return {
+        "source": task.source or f"builtin:{task.name}",
+        "columns": list(column_names(splits)),
+        "splits": {
+            name: {"prompts": len(prompts), "sha256": task.digests[name]}
+            for name, prompts in by_name.items()
+        },
+        "notes": [*splits.doubts, *splits.notes],
+    }
+
+
+def _scorer_digest(scorer: object) -> str | None:
+    """None for what has no code of the user's: built in, or learned from the rest."""
+    match scorer:
+        case FunctionScorer():
+            return _code_digest(scorer)
+        case PendingScorer():
+            return scorer.fingerprint
+        case WeightedScorer():
+            parts = [f"{p.name} {p.weight!r} {_scorer_digest(p.scorer)}" for p in scorer.parts]
+            return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+        case _:
+            return None
 
 
 def _code_digest(scorer: FunctionScorer) -> str:

@@ -16,7 +16,7 @@ from rich.text import Text
 from kltune.errors import ExitCode, KltuneError, SpecError
 from kltune.launch.saying import say
 from kltune.launch.status_facts import Standing, read_standing, size_of
-from kltune.launch.status_next import state_word
+from kltune.launch.status_next import recommended_trial, state_word
 from kltune.launch.status_table import size_words
 from kltune.metrics.jsonl import encode
 from kltune.report.text import visible
@@ -25,8 +25,8 @@ from kltune.spec.trial import KLUnit
 from kltune.trial.words import KL_UNIT, MISSING, number, score
 
 LEGEND: Final = (
-    "trials: complete or pruned / budget; best: highest value of the objective, in gold's unit; KL there: "
-    "nats; row: age of the latest one"
+    "trials: complete or pruned / budget; best: value of the recommended trial (while none is: the highest), in "
+    "gold's unit; KL there: nats; row: age of the latest one; stopped?: this minute, or it runs elsewhere"
 )
 DEPTH: Final = 2
 """Levels below a folder in which studies are looked for."""
@@ -124,13 +124,13 @@ def _cells(item: Listed) -> tuple[str, ...]:
     age = MISSING if standing.last is None else age_short(standing.now - standing.last)
     state = state_word(standing)
     if standing.broken:
-        state += f", {len(standing.broken)} trial(s) unreadable"
+        state += f", {len(standing.broken)} unread"
     value, kl = _best(standing)
     return name, state, trials, value, kl, age, size_words(standing.disk_bytes)
 
 
 def _best(standing: Standing) -> tuple[str, str]:
-    best, spec = standing.best, standing.spec
+    best, spec = recommended_trial(standing) or standing.best, standing.spec
     if best is None or spec is None:
         return MISSING, MISSING
     key = "eval/kl_token" if spec.kl_unit is KLUnit.TOKEN else "eval/kl_seq"
@@ -151,6 +151,7 @@ def _as_json(item: Listed) -> dict[str, object]:
     if standing is None:
         return {"study": item.path, "state": "broken", "problem": item.problem}
     best, spec = standing.best, standing.spec
+    chosen = recommended_trial(standing)
     row = {} if best is None else best.evaluation
     return {
         "study": item.path,
@@ -158,6 +159,7 @@ def _as_json(item: Listed) -> dict[str, object]:
         "state": state_word(standing),
         "trials_ended": standing.num_counted,
         "budget_trials": None if spec is None else spec.budget.trials,
+        "recommended_trial": None if chosen is None else chosen.number,
         "best_trial": None if best is None else best.number,
         "best_value": None if best is None else best.value,
         "kl_token": row.get("eval/kl_token"),

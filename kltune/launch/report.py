@@ -84,9 +84,9 @@ def compare_reports(request: ReportRequest) -> ReportPaths:
     except OSError as error:
         raise RunError(f"{folder}: it can't be made: {error.strerror}") from error
     paths = ReportPaths(folder / "report.html", folder / "report.md", folder / "report.json")
-    put(paths.html, render_page(document))
-    put(paths.markdown, render_markdown(document))
-    put(paths.json, encode(versus_data(found), indent=2) + "\n")
+    put(paths.html, render_page(document), force=True)
+    put(paths.markdown, render_markdown(document), force=True)
+    put(paths.json, encode(versus_data(found), indent=2) + "\n", force=True)
     return paths
 
 

@@ -5,7 +5,6 @@ The heavy half of ``kltune sweep``: importing this loads torch, Optuna and MLflo
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shlex
@@ -33,6 +32,7 @@ from kltune.launch.calibrate import Site, placed_bank
 from kltune.launch.check_probes import refuse_unsound
 from kltune.launch.dry_run import dry_run
 from kltune.launch.inputs import check_inputs, fingerprints, note_inputs
+from kltune.launch.judges import keep_judges
 from kltune.launch.placement import Calibration
 from kltune.launch.proxy import keep_proxy
 from kltune.launch.request import SweepRequest
@@ -53,7 +53,7 @@ from kltune.screen.watch import open_screen
 from kltune.spec.doubts import find_doubts
 from kltune.spec.load import LoadedSpec, resolved
 from kltune.study.ledger import Ledger
-from kltune.study.lock import lock_study, move_aside
+from kltune.study.lock import claim_study
 from kltune.study.loop import run_search
 from kltune.study.sampler import plan_search
 from kltune.study.search_end import SearchEnd
@@ -68,7 +68,7 @@ def run_session(
 ) -> ExitCode:
     """Run or resume the study of a request whose spec is sound; JSON goes to ``result``.
 
-    The study folder is not touched before model, prompts and proxy have shown that they work.
+    Nothing but the lock is put into the study folder before model, prompts and proxy have shown that they work.
 
     Raises:
         SpecError: prompts, scorers or a model that can't be used; nothing was started.
@@ -86,24 +86,25 @@ def run_session(
         return dry_run(spec, study_path, inputs, result if request.as_json else None)
     if spec.spec.tracking.enabled and not (tracker.is_own and request.fresh):
         check_experiment(tracker, spec.spec.name)
-    with contextlib.ExitStack() as held:
-        if study_path.exists() and not request.fresh:
-            held.enter_context(lock_study(study_path))  # a second sweep is refused before it loads
+    # Before anything of the study is read or loaded, whether or not its folder exists.
+    with claim_study(study_path, fresh=request.fresh) as make_room:
+        if not request.fresh:  # again: another kltune may just have left
+            check_study(study_path, spec.spec)
+            check_inputs(study_path, prints)
         say(f"{near(study_path)}: {plan_search(spec.spec).describe()}")
-        for doubt in find_doubts(spec.spec):
+        splits = inputs.task.splits
+        for doubt in (*find_doubts(spec.spec), *splits.doubts, *splits.notes):
             say(f"note: {doubt}")
         say("loading the model and getting the proxy ready ...")
         old_folder = None if request.fresh else study_path
         ground = load_ground(spec.spec, inputs, old_folder)
         scale = reference_scale(ground, spec.spec, old_folder)
-        refuse_unsound(ground, spec.spec, inputs.task.splits)
+        refuse_unsound(ground, spec.spec, splits)
         if (reason := stop()) is not None:
             say(f"{reason}: no trial was started")
             return signals.EXIT_CODES.get(reason, ExitCode.DONE)
-        if request.fresh and (old := move_aside(study_path)) is not None:
+        if (old := make_room()) is not None:
             say(f"moved the old study to {near(old)}")
-        if request.fresh or not study_path.exists():
-            held.enter_context(lock_study(study_path))
         command = request.command or ("kltune", *sys.argv[1:])
         shown = result if request.as_json else None
         session = _Session(spec, study_path, inputs, tracker, shown, command)
@@ -150,9 +151,10 @@ class _Session:
             facts["tracking"]["mlflow"] = redact(facts["tracking"]["mlflow"])
         write_json(folder / "resolved.json", facts)
         write_env(folder, ready.ground.loaded.device_facts(), self.command)
-        note_inputs(folder, ready.prints)
+        note_inputs(folder, ready.prints, self.inputs.task)
         keep_proxy(self.inputs.task, ready.ground.data.proxy, folder)
         keep_scale(folder, ready.scale)
+        keep_judges(ready.ground.data, folder)
 
     def _start_mirror(self) -> MlflowMirror | None:
         spec = self.spec.spec
@@ -182,7 +184,9 @@ class _Session:
             "test": task.splits.test,
         }
         return [
-            DatasetFacts(role, task.name, task.digests[role], len(prompts), source=task.name)
+            DatasetFacts(
+                role, task.name, task.digests[role], len(prompts), source=task.source or task.name
+            )
             for role, prompts in splits.items()
         ]
 

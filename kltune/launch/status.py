@@ -13,7 +13,7 @@ from rich.console import Console
 
 from kltune.errors import ExitCode, StudyError
 from kltune.launch.status_facts import Standing, TrialStand, read_standing
-from kltune.launch.status_next import next_command, state_word
+from kltune.launch.status_next import next_command, recommended_trial, state_word
 from kltune.launch.status_pace import Pace, pace_of
 from kltune.launch.status_table import not_started_table, status_table
 from kltune.metrics.jsonl import encode
@@ -53,6 +53,7 @@ def run_status(request: StatusRequest) -> ExitCode:
 def status_json(standing: Standing, pace: Pace | None) -> dict[str, object]:
     """Everything that the table says, as data; times in seconds, sizes in bytes."""
     best, spec = standing.best, standing.spec
+    chosen = recommended_trial(standing)
     return {
         "study": standing.path,
         "name": None if spec is None else spec.name,
@@ -64,6 +65,7 @@ def status_json(standing: Standing, pace: Pace | None) -> dict[str, object]:
         "running": [_open(trial, standing.now) for trial in standing.open],
         "pace": None if pace is None else asdict(pace),
         "last_row_age_s": None if standing.last is None else max(0.0, standing.now - standing.last),
+        "recommended": None if chosen is None else _best(chosen),
         "best": None if best is None else _best(best),
         "warnings": [
             {"trial": trial.number, **asdict(warned)}

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from kltune.errors import KltuneError, StudyError
-from kltune.launch.status_holder import Holder, find_holder
 from kltune.metrics.jsonl import read_json, read_rows
 from kltune.metrics.rows import CONFIG, EVALS, EVENTS, STEPS, Row, last_ending, standing_warnings
 from kltune.spec.load import from_resolved
 from kltune.spec.study import StudySpec
 from kltune.spec.trial import TrialSpec
+from kltune.study.holder import Holder, find_holder
 from kltune.trial.outcome import TrialState
 from kltune.trial.record import Warned
 from kltune.trial.words import is_noise, setting_short
@@ -51,6 +51,8 @@ class TrialStand:
     evaluation: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Last row of evals.jsonl of an open trial; of an ended one, that at its best step."""
     warnings: tuple[Warned, ...] = ()
+    began: float | None = None
+    """Unix seconds at which its first attempt of this session began."""
 
     @property
     def value(self) -> float | None:
@@ -204,6 +206,7 @@ def _trial(folder: Path, spec: StudySpec | None, since: float | None) -> TrialSt
         row=row,
         evaluation=evaluation,
         warnings=tuple(_warned(event) for event in standing_warnings(events)),
+        began=_began(events, since),
     )
 
 
@@ -236,6 +239,12 @@ def _worked(events: Sequence[Mapping[str, Any]], step: int, since: float | None)
             total += int(event["steps_run"]) - start
             start = None
     return float(total if start is None else total + max(0, step - start))
+
+
+def _began(events: Sequence[Mapping[str, Any]], since: float | None) -> float | None:
+    begun = ("started", "resumed")
+    times = [float(event["time"]) for event in events if event.get("event") in begun]
+    return min((t for t in times if since is not None and t >= since - 1), default=None)
 
 
 def last_row(path: Path) -> Row:

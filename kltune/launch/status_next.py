@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final, cast
 
 from kltune.errors import StudyError
-from kltune.launch.status_facts import Standing
+from kltune.launch.status_facts import Standing, TrialStand
 from kltune.metrics.jsonl import read_json
 from kltune.screen.ending import near
 
@@ -16,17 +16,31 @@ RECENT_S: Final = 60.0
 
 
 def state_word(standing: Standing) -> str:
-    """``running``, ``finished``, ``stopped`` or ``not started``; where it can't be told apart, both."""
+    """``running``, ``finished``, ``stopped``, ``killed`` or ``not started``; ``stopped?``: or it runs elsewhere."""
     if standing.is_running:
         return "running"
+    if standing.open and standing.holder.is_gone:
+        return "killed"
     if standing.last is not None and standing.now - standing.last < RECENT_S:
         if standing.open and standing.holder.state == "unknown":
             return "running"
         if standing.open:
-            return "stopped this minute, or running on another machine"
+            return "stopped?"
     if standing.is_finished:
         return "finished"
     return "stopped" if standing.trials else "not started"
+
+
+def state_words(standing: Standing) -> str:
+    """The state with what is known of the process."""
+    word, holder = state_word(standing), standing.holder
+    if word == "killed":
+        return f"killed (process {holder.pid} is gone)"
+    if word == "stopped?":
+        return "stopped this minute, or running on another machine"
+    if standing.is_running:
+        return f"{word} ({holder.command or 'kltune'}, process {holder.pid})"
+    return word
 
 
 def next_command(standing: Standing) -> str:
@@ -67,6 +81,18 @@ def report_words(standing: Standing) -> str:
     if recommended is None:
         return text
     return f"{text}: recommends trial {recommended}, noise and plateaus weighed in"
+
+
+def recommended_trial(standing: Standing) -> TrialStand | None:
+    """The trial that the report of a finished study recommends; none where the report is older than that."""
+    try:
+        made = (standing.path / "report.json").stat().st_mtime
+    except OSError:
+        return None
+    if not standing.is_finished or (standing.last is not None and made < standing.last - 1):
+        return None
+    number = _recommended(standing)
+    return next((trial for trial in standing.trials if trial.number == number), None)
 
 
 def _recommended(standing: Standing) -> int | None:

@@ -22,7 +22,8 @@ class Pace:
     steps_per_s: float | None
     """Trial-steps per second over all slots, since the first trial of this session."""
     left_s: float | None
-    """Seconds until the trials are done, at this pace."""
+    """Seconds until the trials are done, at this pace; none before a trial's worth of steps is known, and
+    where nothing is left."""
     wall_left_s: float | None
     """Seconds until budget.wall ends the session; none without such a limit."""
     quiet_s: float | None
@@ -38,18 +39,32 @@ def pace_of(standing: Standing) -> Pace | None:
         return None
     worked = sum(trial.worked for trial in standing.trials)
     elapsed = standing.now - since
-    rate = worked / elapsed if worked > 0 and elapsed > 0 else None
+    # What came before the first trial (the model loads, a proxy is learned) is no pace.
+    begun = min(
+        (trial.began for trial in standing.trials if trial.began is not None), default=since
+    )
+    trained = standing.now - begun
+    rate = worked / trained if worked > 0 and trained > 0 else None
     last = max(since, standing.last or since)
     quiet = max(0.0, standing.now - last)
     patience = QUIET_UNKNOWN_S if rate is None else max(QUIET_S, QUIET_ROWS / rate)
     wall = None if spec is None else spec.budget.wall
     return Pace(
         steps_per_s=rate,
-        left_s=None if rate is None else _steps_left(standing) / rate,
+        left_s=_left(standing, worked, rate),
         wall_left_s=None if wall is None else max(0.0, wall - elapsed),
         quiet_s=quiet,
         is_quiet=quiet > patience,
     )
+
+
+def _left(standing: Standing, worked: float, rate: float | None) -> float | None:
+    if rate is None or standing.spec is None:
+        return None
+    has_ended = any(trial.worked > 0 and _ran(trial) for trial in standing.trials)
+    if not has_ended and worked < standing.spec.trainer.steps:
+        return None
+    return _steps_left(standing) / rate or None
 
 
 def _steps_left(standing: Standing) -> float:

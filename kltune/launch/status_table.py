@@ -11,7 +11,13 @@ from rich.table import Table
 from rich.text import Text
 
 from kltune.launch.status_facts import Standing, TrialStand
-from kltune.launch.status_next import next_command, report_words, state_word
+from kltune.launch.status_next import (
+    next_command,
+    recommended_trial,
+    report_words,
+    state_word,
+    state_words,
+)
 from kltune.launch.status_pace import Pace
 from kltune.report.text import visible
 from kltune.screen.ending import near
@@ -26,13 +32,10 @@ def status_table(standing: Standing, pace: Pace | None) -> Group:
     """The whole status."""
     spec, state = standing.spec, state_word(standing)
     name = standing.path.name if spec is None else spec.name
-    who = f" ({standing.holder.command or 'kltune'}, process {standing.holder.pid})"
     style = {"running": "green", "finished": "green"}.get(state, "yellow")
-    head = Text(
-        f"{visible(name)}: {state}{who if standing.is_running else ''}", style=f"bold {style}"
-    )
+    head = Text(f"{visible(name)}: {state_words(standing)}", style=f"bold {style}")
     rows = [("Trials", _trials(standing)), *_open(standing), *_pace(standing, pace)]
-    rows += [("Best so far", _best(standing)), *_warnings(standing)]
+    rows += [*_best(standing), *_warnings(standing)]
     rows += [("Unreadable", text) for text in standing.broken]
     rows += [
         ("Disk", f"{size_words(standing.disk_bytes)} in {near(standing.path)}"),
@@ -103,9 +106,9 @@ def _open_words(trial: TrialStand, standing: Standing) -> str:
 def _pace(standing: Standing, pace: Pace | None) -> list[tuple[str, str]]:
     rows: list[tuple[str, str]] = []
     if pace is not None and pace.steps_per_s is not None:
-        text = (
-            f"{number(pace.steps_per_s)} trial-steps per second; about {duration(pace.left_s)} left"
-        )
+        text = f"{number(pace.steps_per_s)} trial-steps per second"
+        if pace.left_s is not None:
+            text += f"; about {duration(pace.left_s)} left"
         if pace.wall_left_s is not None and pace.wall_left_s < (pace.left_s or 0):
             text += f", but budget.wall ends it in {duration(pace.wall_left_s)}"
         rows.append(("Pace", text))
@@ -125,11 +128,22 @@ def ago(seconds: float) -> str:
     return f"{days:.0f} days" if days >= 2 else duration(max(0.0, seconds))
 
 
-def _best(standing: Standing) -> str:
-    best = standing.best
+def _best(standing: Standing) -> list[tuple[str, str]]:
+    """What the report recommends where the study is finished; then the highest value, whatever noise is in it."""
+    best, chosen = standing.best, recommended_trial(standing)
+    label = "Highest value" if standing.is_finished else "Best so far"
     if best is None:
         has_any = any(trial.state is TrialState.COMPLETE for trial in standing.trials)
-        return "none: no trial respects the limits so far" if has_any else "none yet"
+        return [(label, "none: no trial respects the limits so far" if has_any else "none yet")]
+    if chosen is None:
+        return [(label, _trial_words(standing, best))]
+    rows = [("Recommended", _trial_words(standing, chosen))]
+    if best.number == chosen.number:
+        return [*rows, (label, f"trial {best.number} too")]
+    return [*rows, (label, f"{_trial_words(standing, best)}; not recommended: see the report")]
+
+
+def _trial_words(standing: Standing, best: TrialStand) -> str:
     row = best.evaluation
     gold = score(row.get("eval/gold"), row.get("eval/gold_se"))
     kl = both_units(row.get("eval/kl_token"), row.get("eval/kl_seq"))

@@ -1,6 +1,6 @@
 """``kltune ui``: a study folder in; its live report, MLflow's page and Optuna's dashboard on loopback out, until ended.
 
-Nothing here writes in the study but the artifact addresses of an MLflow database that was moved.
+Nothing here writes in the study.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """A port and a database address in, Optuna's dashboard on 127.0.0.1 out; a program of its own.
 
 Run by ``kltune ui``. optuna-dashboard's own command answers whatever name it is called by, so a page of
-somebody else's could read the study (DNS rebinding); this one answers to loopback names only.
+somebody else's could read the study (DNS rebinding); this one answers to loopback names only, and only
+to what reads.
 """
 
 from __future__ import annotations
@@ -17,6 +18,10 @@ from kltune.launch.ui_loopback import LOOPBACK, is_loopback
 Environ = dict[str, Any]
 StartResponse = Callable[..., Any]
 Application = Callable[[Environ, StartResponse], Iterable[bytes]]
+
+
+_REFUSAL = b'{"reason": "read-only: kltune ui shows the study and changes nothing in it"}\n'
+"""In the form in which the dashboard shows why something failed."""
 
 
 class _Server(ThreadingMixIn, WSGIServer):
@@ -44,6 +49,21 @@ def for_loopback_only(application: Application) -> Application:
     return guarded
 
 
+def for_reading_only(application: Application) -> Application:
+    """The application, which refuses every request that changes something before it reaches the database.
+
+    All that the dashboard reads, it reads by GET.
+    """
+
+    def guarded(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        if environ.get("REQUEST_METHOD") in ("GET", "HEAD"):
+            return application(environ, start_response)
+        start_response("403 Forbidden", [("Content-Type", "application/json")])
+        return [_REFUSAL]
+
+    return guarded
+
+
 def main(port: int, storage_url: str) -> None:
     """Serve until ended from outside."""
     # Not installed with kltune: only with its extra `ui`.
@@ -55,7 +75,7 @@ def main(port: int, storage_url: str) -> None:
     with make_server(
         LOOPBACK,
         port,
-        for_loopback_only(application),
+        for_loopback_only(for_reading_only(application)),
         server_class=_Server,
         handler_class=_Quiet,
     ) as server:

@@ -20,7 +20,8 @@ MLFLOW, OPTUNA = "MLflow", "Optuna"
 INSTALL = "pip install 'kltune[ui]'"
 _HOSTS = "localhost,localhost:*,127.0.0.1,127.0.0.1:*,[::1],[::1]:*"
 _READ_ONLY = "read-only"
-_COPY = "read-only, a copy made at the start: the study's own file can't be read in place"
+_LARGE_BYTES = 50_000_000
+"""From here on the size of a copy is told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,11 @@ def optuna_part(study_path: Path, scratch: Path, port: int) -> Part:
 
 
 def _note(store: Store) -> str:
-    return _COPY if store.is_copy else _READ_ONLY
+    if store.copied_because is None:
+        return _READ_ONLY
+    is_large = store.copy_bytes >= _LARGE_BYTES
+    size = f" of {store.copy_bytes / 1e6:.0f} MB" if is_large else ""
+    return f"{_READ_ONLY}, a copy{size} made at the start: {store.copied_because}"
 
 
 def _elsewhere(study_path: Path, spec: StudySpec) -> str | None:

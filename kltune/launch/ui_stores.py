@@ -1,7 +1,8 @@
 """A study's databases in, addresses that MLflow and Optuna open for reading only out.
 
 The files are read where they are: a sweep that is at work in them is not held up, and a button of a
-dashboard can't delete what it records. A copy is made only where a file can't be read in place.
+dashboard can't delete what it records. A copy is made only where a file can't be read in place, or where
+the study was moved: MLflow's file names its artifacts by the old folder, and is not ours to rewrite.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from kltune.metrics.tracker import has_moved, reroot
 from kltune.study.place import DATABASE as OPTUNA_DATABASE
 
 _BUSY_S = 20
+_UNREADABLE = "the study's own file can't be read in place"
+_MOVED = "the study was moved, and its own file, which names the old folder, is left as it is"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +32,10 @@ class Store:
     """For SQLAlchemy; reading only."""
     entry: str
     """Key of the study's own experiment (MLflow) or study (Optuna) in it."""
-    is_copy: bool = False
-    """Whether it shows the state at the start, from a copy."""
+    copied_because: str | None = None
+    """Why it shows the state at the start, from a copy; None where it is read in place."""
+    copy_bytes: int = 0
+    """Size of the copy."""
 
 
 def mlflow_store(study_path: Path, scratch: Path, name: str) -> Store | None:
@@ -46,14 +51,15 @@ def mlflow_store(study_path: Path, scratch: Path, name: str) -> Store | None:
         return None
     ask = ("SELECT experiment_id FROM experiments WHERE name = ?", (name,))
     try:
-        if has_moved(study_path):
-            # A sweep would do the same; one that runs has done it already.
-            reroot(study_path)
-        return Store(_read_only(database), _one(database, *ask))
-    except (sqlite3.Error, StudyError):
-        copy = _copied(database, scratch)
-        reroot(study_path, copy)
-        return Store(_read_only(copy), _one_or_refuse(database, copy, *ask), is_copy=True)
+        # A sweep that runs has set its file right already, so nothing that grows is copied.
+        if not has_moved(study_path):
+            return Store(_read_only(database), _one(database, *ask))
+        why = _MOVED
+    except sqlite3.Error:
+        why = _UNREADABLE
+    copy = _copied(database, scratch)
+    reroot(study_path, copy)
+    return _of_copy(database, copy, ask, why)
 
 
 def optuna_store(study_path: Path, scratch: Path) -> Store | None:
@@ -65,12 +71,11 @@ def optuna_store(study_path: Path, scratch: Path) -> Store | None:
     database = study_path / OPTUNA_DATABASE
     if not database.is_file():
         return None
-    ask = ("SELECT study_id FROM studies", ())
+    ask: tuple[str, tuple[str, ...]] = ("SELECT study_id FROM studies", ())
     try:
         return Store(_read_only(database), _one(database, *ask))
     except sqlite3.Error:
-        copy = _copied(database, scratch)
-        return Store(_read_only(copy), _one_or_refuse(database, copy, *ask), is_copy=True)
+        return _of_copy(database, _copied(database, scratch), ask, _UNREADABLE)
 
 
 def _read_only(database: Path) -> str:
@@ -91,11 +96,12 @@ def _one(database: Path, query: str, values: tuple[str, ...]) -> str:
     return "" if row is None else str(row[0])
 
 
-def _one_or_refuse(database: Path, copy: Path, query: str, values: tuple[str, ...]) -> str:
+def _of_copy(database: Path, copy: Path, ask: tuple[str, tuple[str, ...]], why: str) -> Store:
     try:
-        return _one(copy, query, values)
+        entry = _one(copy, *ask)
     except sqlite3.Error as error:
         raise StudyError(f"{database}: can't be shown ({error})") from error
+    return Store(_read_only(copy), entry, why, copy.stat().st_size)
 
 
 def _copied(database: Path, scratch: Path) -> Path:

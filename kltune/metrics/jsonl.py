@@ -12,6 +12,7 @@ import logging
 import math
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -23,6 +24,17 @@ SCHEMA = 1
 """Version of every file that this package writes."""
 
 _logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """A line of a record that could not be read and was passed over."""
+
+    path: Path
+    line: int
+    """From 1."""
+    is_cut: bool
+    """Whether it is an unfinished last line: a process writes there, or was ended while it wrote."""
 
 
 def append_rows(path: Path, rows: Iterable[Mapping[str, object]]) -> None:
@@ -40,19 +52,18 @@ def append_rows(path: Path, rows: Iterable[Mapping[str, object]]) -> None:
             file.seek(-1, os.SEEK_END)
             if file.read(1) != b"\n":
                 text = "\n" + text
-        # A lone surrogate (half an emoji in a user's file) becomes its JSON escape.
-        file.write(text.encode(errors="backslashreplace"))
+        file.write(text.encode())
 
 
-def read_rows(path: Path) -> list[dict[str, Any]]:
+def read_rows(path: Path, damage: list[Damage] | None = None) -> list[dict[str, Any]]:
     """Read every whole line of a JSONL file; an absent file has none.
 
-    A broken line is skipped with a warning that names file and line; blank lines are passed
-    over. Raises `StudyError` for a row of a newer schema.
+    A broken line is skipped with a warning that names file and line, and added to ``damage``; blank lines
+    are passed over. Raises `StudyError` for a row of a newer schema.
     """
     if not path.exists():
         return []
-    return _decode_lines(path, path.read_bytes(), is_whole=True)
+    return _decode_lines(path, path.read_bytes(), is_whole=True, damage=damage)
 
 
 def read_rows_from(path: Path, offset: int) -> tuple[list[dict[str, Any]], int]:
@@ -106,7 +117,11 @@ def encode(obj: Mapping[str, object], indent: int | None = None) -> str:
         row[key] = _plain(value, key, lost)
     if lost:
         row["non_finite"] = list(dict.fromkeys(lost))
-    return json.dumps(row, ensure_ascii=False, allow_nan=False, indent=indent)
+    text = json.dumps(row, ensure_ascii=False, allow_nan=False, indent=indent)
+    if text.isascii():
+        return text  # most of them
+    # A lone surrogate (half an emoji in a user's file), which no file can hold, becomes its JSON escape.
+    return text.encode(errors="backslashreplace").decode()
 
 
 def _plain(value: object, key: str, lost: list[str]) -> object:
@@ -131,17 +146,21 @@ def _plain(value: object, key: str, lost: list[str]) -> object:
     raise TypeError(f"{key}: JSON has no form for {type(value).__name__}")
 
 
-def _decode_lines(path: Path, data: bytes, *, is_whole: bool) -> list[dict[str, Any]]:
+def _decode_lines(
+    path: Path, data: bytes, *, is_whole: bool, damage: list[Damage] | None = None
+) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     lines = data.split(b"\n")
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
-        found = _decoded(line)
+        found = decode(line)
         if not isinstance(found, dict):
             where = f"line {number}" if is_whole else f"new line {number}"
             kind = "cut short" if number == len(lines) else "unreadable"
             _logger.warning("%s: %s is %s and was skipped", path, where, kind)
+            if damage is not None:
+                damage.append(Damage(path, number, is_cut=number == len(lines)))
             continue
         row = cast("dict[str, Any]", found)
         _check_schema(path, row)
@@ -149,7 +168,7 @@ def _decode_lines(path: Path, data: bytes, *, is_whole: bool) -> list[dict[str, 
     return rows
 
 
-def _decoded(line: bytes) -> object:
+def decode(line: bytes) -> object:
     """The line's value, none where it is broken: by a parser three times as fast as ``json``.
 
     ``json`` has the last word, since it also takes what the other is too strict for (a lone

@@ -13,6 +13,7 @@ from typing import Literal
 
 from kltune.metrics.eval_names import EVAL
 from kltune.metrics.gold_names import is_gold_metric
+from kltune.metrics.part_names import is_part_metric
 from kltune.metrics.step_names import STEP
 
 Scope = Literal["step", "eval", "study"]
@@ -54,8 +55,12 @@ METRICS: Mapping[str, Metric] = MappingProxyType({metric.name: metric for metric
 
 
 def check_names(names: Iterable[str]) -> None:
-    """Raise `ValueError` for any name that neither the registry holds nor a spec's gold gives rise to."""
-    unknown = sorted(n for n in names if n not in METRICS and not is_gold_metric(n))
+    """Raise `ValueError` for any name that neither the registry holds nor a spec's gold or part of a proxy gives rise to."""
+    unknown = sorted(
+        name
+        for name in names
+        if name not in METRICS and not is_gold_metric(name) and not is_part_metric(name)
+    )
     if unknown:
         raise ValueError(
             f"unregistered metric {', '.join(map(repr, unknown))}: "

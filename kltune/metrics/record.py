@@ -44,6 +44,8 @@ class StepMetrics:
     """Every metric of the step by its registered name (kltune.metrics.names); may hold non-finite numbers."""
     profile: TokenProfile | None = None
     """Where in the completions the KL lies; none where it was not measured."""
+    score_errors: tuple[str, ...] = ()
+    """Completions that count as unscored since the proxy failed on them (``task.errors``), one sentence each."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,6 +118,13 @@ STEP: tuple[tuple[str, str, str, str | None], ...] = (
         None,
     ),
     (
+        "train/score_errors",
+        "completions",
+        "Completions of the step on which the proxy failed and that count as unscored (task.errors); absent "
+        "where there are none",
+        None,
+    ),
+    (
         "train/score_clipped_frac",
         "share of scores",
         "Scores that met trainer.reward.clip",

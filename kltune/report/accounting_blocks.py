@@ -212,7 +212,7 @@ def price_words(study: StudyRows, found: Accounting) -> str:
 def _steps_bar(steps: Steps) -> Figure | None:
     """Planned trial-steps by what became of them; none where all were run."""
     parts: list[Part] = [("run", steps.run, _RUN)]
-    parts += [(CUTS[cut.reason], cut.steps, _CUT_COLOUR[cut.reason]) for cut in steps.cuts]
+    parts += [(CUTS[c.reason], c.steps, _CUT_COLOUR[c.reason]) for c in steps.cuts if c.steps]
     if steps.failed_short:
         parts.append(("not run: the trial failed", steps.failed_short, _GREY))
     if len(parts) == 1:

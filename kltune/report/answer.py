@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from kltune.report.choice import stop_point
-from kltune.report.compare import Difference
+from kltune.report.compare import Difference, interval_words, value_interval
+from kltune.report.controller_blocks import judge, missed_target, verdict_words
 from kltune.report.controller_rules import controller_words, reference_words, target_words
 from kltune.report.controllers import INERT_BELOW
 from kltune.report.golds import other_golds_words
 from kltune.report.guards import guard_end, guard_end_short
 from kltune.report.native import native_words
 from kltune.report.noise_blocks import group_claim
-from kltune.report.peaks import trial_peak
 from kltune.report.recommend import Recommendation, Versus
 from kltune.report.rows import StudyRows, TrialRow
+from kltune.report.ties import only_words, tie_words
 from kltune.spec.trial import ControllerKind
 from kltune.trial.words import (
     MISSING,
@@ -36,9 +37,9 @@ def headline(
     is_short: bool = False,
     kl: tuple[float, float] | None = None,
 ) -> str:
-    """The answer in one sentence.
+    """The answer in at most three sentences: what to use, what it is worth, what it is not told apart from.
 
-    ``is_short``: without what it is worth, which a confirmation says better; ``kl``: at the stop, in
+    ``is_short``: only the first, since a confirmation says the rest better; ``kl``: at the stop, in
     nats per token and per sequence, where the confirmation measured it. None: the search's.
     """
     setting, spec = found.best.setting, study.spec
@@ -50,21 +51,20 @@ def headline(
         words = f"Use {penalty} with beta {number(setting.beta)} {unit}"
         words += _steering(study, found.best)
     peak = stop_point(study, found.best)
-    doubt = "" if not found.tied else f" Not told apart from {_others(len(found.tied))}."
-    if peak is None:
-        return f"{words}; {_stop_short(study, found)}.{doubt}"
-    reached = both_units(*(kl or (peak.kl_token, peak.kl_seq)))
-    words += f"; {_stop_short(study, found)}, at KL {reached}."
-    return words if is_short else f"{words} {_short_gold(study, found.best)}.{doubt}"
+    words += f"; {_stop_short(study, found)}"
+    if peak is not None:
+        words += f", at KL {both_units(*(kl or (peak.kl_token, peak.kl_seq)))}"
+    if is_short:
+        return f"{words}."
+    parts = (f"{words}.", _short_gold(study, found.best), tie_words(study, found))
+    return " ".join(part for part in parts if part)
 
 
 def _short_gold(study: StudyRows, row: TrialRow) -> str:
-    """The value that the choice of the step does not flatter."""
-    if study.spec.objective.metric != "gold_peak" or row.peak is None:
-        return f"Gold {score(row.value)}"
-    found = trial_peak(study, row)
-    se = row.peak.gold_se if found is None else found.peak.procedure.se
-    return f"Gold {score(row.value, se)} on the select prompts"
+    """The value that the choice of the step does not flatter, with its interval."""
+    found = value_interval(row, study.spec.objective, study.spec.kl_unit)
+    interval = "" if found is None else f" ({interval_words(*found)})"
+    return f"On the select prompts, one seed: gold {score(row.value)}{interval}."
 
 
 def _steering(study: StudyRows, row: TrialRow) -> str:
@@ -76,7 +76,13 @@ def _steering(study: StudyRows, row: TrialRow) -> str:
     how = kind.value
     if kind is ControllerKind.PROPORTIONAL:
         how = f"horizon {number(row.setting.horizon)} sequences"
-    return f", steered to {target_words(study, row)} ({how}){_idle_words(row)}"
+    return f", steered to {target_words(study, row)} ({how}){_idle_words(row)}{_missed(study, row)}"
+
+
+def _missed(study: StudyRows, row: TrialRow) -> str:
+    """A target that was not held is not what KL will be."""
+    found = missed_target(study, row)
+    return "" if found is None else f", which KL missed (it ended at {number(found)} × that)"
 
 
 def _idle_words(row: TrialRow) -> str:
@@ -89,10 +95,6 @@ def _idle_words(row: TrialRow) -> str:
     return " (which moved it by less than 10 %)"
 
 
-def _others(count: int) -> str:
-    return "1 other setting" if count == 1 else f"{count} other settings"
-
-
 def answer_facts(study: StudyRows, found: Recommendation) -> tuple[Fact, ...]:
     """What to type, when to stop, what it gives, and how sure that is."""
     row, spec = found.best, study.spec
@@ -102,7 +104,7 @@ def answer_facts(study: StudyRows, found: Recommendation) -> tuple[Fact, ...]:
             f"trial {row.number} ({origin_words(row.origin)}): {setting_long(row.setting, spec.beta_unit, spec.kl_unit, spec.trainer.credit)}",
         ),
         ("In your framework", native_words(study, row)),
-        ("Controller", controller_words(study, row)),
+        ("Controller", controller_words(study, row) + _verdict(study, row)),
         ("Reference", reference_words(spec.trainer)),
         ("Stop", _stop_long(study, found)),
         ("Gold", _gold_words(study, row)),
@@ -114,6 +116,12 @@ def answer_facts(study: StudyRows, found: Recommendation) -> tuple[Fact, ...]:
     return tuple((label, text) for label, text in facts if text)
 
 
+def _verdict(study: StudyRows, row: TrialRow) -> str:
+    """Whether it did what it is for, as the section on controllers says."""
+    found = judge(study, row)
+    return "" if found is None else f"; verdict: {verdict_words(study, row, found)}"
+
+
 def sure_words(study: StudyRows, found: Recommendation) -> str:
     """How far the answer can be trusted; what the interval leaves out is said here too."""
     return " ".join([*_rival_words(study, found), _seed_words(found)])
@@ -122,7 +130,7 @@ def sure_words(study: StudyRows, found: Recommendation) -> str:
 def _rival_words(study: StudyRows, found: Recommendation) -> list[str]:
     ranking, rival = found.ranking, found.runner_up
     if len(ranking.compared) + len(ranking.left_out) < 2:
-        return ["It is the only feasible trial, so there is nothing to compare it with."]
+        return [only_words(study)]
     texts: list[str] = []
     claim = group_claim(ranking)
     most = ranking.most_below_best(found.best)
@@ -247,9 +255,9 @@ def _tied_words(study: StudyRows, found: Recommendation) -> str:
     numbers = ", ".join(str(row.number) for row in sorted(group, key=lambda t: t.number))
     penalties = [row.setting.penalty for row in group if row.setting.penalty is not None]
     unit = beta_unit_words(study.spec.beta_unit, study.spec.trainer.credit, *penalties)
-    held = f"{found.plateau.width} of {found.plateau.total} evaluations within 1 s.e. of its peak and {limit_words(study.spec.objective)}"
+    held = f"{found.plateau.width} of {found.plateau.total} evaluations, one after the other, within 1 s.e. of its peak and {limit_words(study.spec.objective)}"
     return (
         f"trials {numbers} can't be told apart {group_claim(found.ranking)}: beta from {number(min(betas))} to "
-        f"{number(max(betas))} {unit}. Of those within 1 s.e. of the highest value, the one that holds its peak longest is recommended: "
+        f"{number(max(betas))} {unit}. Of those within 1 s.e. of the highest value, the one that holds its peak longest without a break is recommended: "
         f"trial {found.best.number}, {held}"
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +115,7 @@ def _data(found: _Findings) -> dict[str, Any]:
             "unavailable": importance.unavailable,
             "num_used": importance.num_used,
             "num_trials": importance.num_trials,
+            "parameters": [asdict(parameter) for parameter in importance.parameters],
         },
         "evidence": evidence_facts(study, answer, found.evidence),
         "tokens": token_facts(

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from kltune.report.choice import choose
 from kltune.report.compare import spread_ratio
+from kltune.report.controller_blocks import judge, verdict_words
+from kltune.report.controller_rules import target_words
+from kltune.report.controllers import Conduct
 from kltune.report.recommend import Answer, Recommendation
 from kltune.report.rows import StudyRows, TrialRow
 from kltune.trial.outcome import StopReason, TrialState
@@ -17,15 +21,18 @@ def cautions(study: StudyRows, answer: Answer) -> tuple[str, ...]:
     texts: list[str] = []
     running = len(study.of_state(TrialState.RUNNING))
     if running and isinstance(answer, Recommendation):
-        texts.append(f"Trials that have not ended: {running}; this answer may still change.")
+        who = " (no process is known to run them: the same kltune sweep goes on with them)"
+        who = who if study.is_running is False else ""
+        texts.append(f"Trials that have not ended: {running}{who}; this answer may still change.")
     known = {t.number for t in study.trials}
     lost = [str(n) for n in range(max(known, default=-1) + 1) if n not in known]
     if lost:
         texts.append(
-            f"Missing from the record (their folders under trials/ are gone): trials {', '.join(lost)}. "
-            "They count towards the budget but are in no table or figure here."
+            f"Missing from the record (their folders under trials/ are gone): trial{'s' * (len(lost) > 1)} {', '.join(lost)}. "
+            "What is gone counts towards the budget but is in no table or figure here."
         )
     if isinstance(answer, Recommendation):
+        texts += _missed(study, answer)
         texts += _pruned(study, answer)
         texts += _biased(answer)
         texts += _warned(answer)
@@ -33,6 +40,21 @@ def cautions(study: StudyRows, answer: Answer) -> tuple[str, ...]:
     texts += _touched(study)
     texts += _drowned(study)
     return tuple(texts)
+
+
+_OFF_TARGET = (Conduct.DOES_NOT_HOLD, Conduct.NEVER_ARRIVES, Conduct.OSCILLATES, Conduct.WRONG_SIGN)
+
+
+def _missed(study: StudyRows, answer: Recommendation) -> list[str]:
+    """A controller that does not do what it is for must not be typed in for that."""
+    row = choose(study, answer).row
+    found = judge(study, row)
+    if found is None or found.conduct not in _OFF_TARGET:
+        return []
+    return [
+        f"The controller of trial {row.number} did not keep KL at its target of {target_words(study, row)}: "
+        f"{verdict_words(study, row, found)}. What was good is the KL that it reached, not the target."
+    ]
 
 
 def _pruned(study: StudyRows, answer: Recommendation) -> list[str]:

@@ -12,12 +12,13 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
 
 from kltune.report.rows import Checkpoint, StudyRows, TrialRow
 from kltune.spec.study import ObjectiveSpec, StudySpec
 from kltune.spec.trial import BetaUnit, KLUnit
+from kltune.statistics.contrast import half_width
 from kltune.trial.limits import are_respected
+from kltune.trial.words import score
 from kltune.units import advantage_scale
 
 CONFIDENCE = 0.95
@@ -129,9 +130,29 @@ def value_difference(
     if a.value is not None and b.value is not None:
         centre = a.value - b.value
     se = float(paired.std(ddof=1)) / math.sqrt(num_prompts)
-    half = float(stats.t.ppf(0.5 + CONFIDENCE / 2, num_prompts - 1)) * se
+    half = half_width(se, num_prompts)
     num_differing = int((np.abs(paired) > ROUNDING).sum())
     return Difference(centre, centre - half, centre + half, num_prompts, num_differing)
+
+
+def value_interval(
+    row: TrialRow, objective: ObjectiveSpec, unit: KLUnit
+) -> tuple[float, float] | None:
+    """95 % interval of a trial's value over prompts, by Student's t on `prompt_scores`.
+
+    The one interval of a value: the same scores and the same t as in every comparison. None
+    where the scores were not kept, or are those of one prompt.
+    """
+    scores = prompt_scores(row, objective, unit)
+    if scores is None or len(scores) < 2 or row.value is None:
+        return None
+    half = half_width(float(scores.std(ddof=1)) / math.sqrt(len(scores)), len(scores))
+    return row.value - half, row.value + half
+
+
+def interval_words(low: float, high: float) -> str:
+    """An interval of gold as every place of the report writes it."""
+    return f"95 % interval {score(low)} to {score(high)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +163,7 @@ class Plateau:
     last_step: int
     """The unbroken stretch around the peak: the window to stop in."""
     width: int
-    """Evaluations anywhere in the trial within one standard error of the peak and within the limits."""
+    """Evaluations in that stretch: one after the other, within one standard error and the limits."""
     total: int
     """Evaluations after step 0."""
 
@@ -157,13 +178,13 @@ def plateau(row: TrialRow, objective: ObjectiveSpec, unit: KLUnit) -> Plateau | 
     is_good = [c.gold >= floor and is_within(row, c, objective, unit) for c in after]
     steps = [c.step for c in after]
     if peak.step not in steps:
-        return Plateau(peak.step, peak.step, sum(is_good), len(after))
+        return Plateau(peak.step, peak.step, 1, len(after))
     first = last = steps.index(peak.step)
     while first > 0 and is_good[first - 1]:
         first -= 1
     while last + 1 < len(after) and is_good[last + 1]:
         last += 1
-    return Plateau(steps[first], steps[last], sum(is_good), len(after))
+    return Plateau(steps[first], steps[last], last - first + 1, len(after))
 
 
 def overoptimisation(row: TrialRow) -> float | None:

@@ -12,6 +12,8 @@ from kltune.errors import StudyError
 from kltune.report.document import Block, Facts, Grid, Paragraph
 from kltune.report.recommend import Answer, Recommendation
 from kltune.report.rows import StudyRows
+from kltune.report.ties import confirmed_tie_words
+from kltune.report.unended import count_words
 from kltune.trial.words import MISSING, number, score
 
 _HEADER = (
@@ -69,8 +71,9 @@ def _verdict_short(result: ConfirmResult) -> str:
     if judged.verdict == "changes":
         return words.headline(result)
     if judged.verdict == "stays":
-        return f"It is better there than all {len(others)} other settings that were tried."
-    return f"Tied there with {tied} of {len(others)} other settings."
+        return f"It is better there than {'all' if len(others) > 1 else 'the'} {count_words(len(others), 'other setting')} tried."
+    of = count_words(len(others), "other setting")
+    return f"Tied there with {tied} of {of}{confirmed_tie_words(result)}."
 
 
 def confirm_blocks(study: StudyRows, answer: Answer) -> tuple[Block, ...]:

@@ -36,6 +36,9 @@ _MEANING = {
     Conduct.HOLDS: "KL ended within 25 % of its target",
 }
 
+_BESIDE = (Conduct.DOES_NOT_HOLD, Conduct.NEVER_ARRIVES)
+"""Of a controller that swings or has the wrong sign the end alone says nothing."""
+
 _NOTE = (
     "From the training steps. Moves the way KL asks: share of the moves of beta whose sign is that of KL − target "
     "at the step before. KL answers beta after: the steps at which a change of log beta is followed most clearly by "
@@ -97,6 +100,12 @@ def judge(study: StudyRows, row: TrialRow) -> Behaviour | None:
         rule = threshold_rule(kind, study.spec.control)
         band = (rule.below, rule.above)
     return behaviour(_kl(study, row), row.curve.beta, row.curve.target, band)
+
+
+def missed_target(study: StudyRows, row: TrialRow) -> float | None:
+    """KL / target at the end where the controller ended beside its target; none where it held it or nothing is told."""
+    found = judge(study, row)
+    return None if found is None or found.conduct not in _BESIDE else found.end_ratio
 
 
 def verdict_words(study: StudyRows, row: TrialRow, found: Behaviour) -> str:

@@ -35,11 +35,11 @@ class Ending:
 
 
 def ending_of(row: TrialRow) -> Ending:
-    """Done, stopped by a guard (by name), pruned, failed, interrupted or running."""
+    """Done, stopped by a guard (by name), pruned, failed, interrupted or not ended."""
     reason = row.reason
     match reason:
         case None:
-            return Ending("still running", GREY, "+")
+            return Ending("no end on record", GREY, "+")
         case StopReason.DONE:
             return Ending("ran all steps", "#0d9488", "")
         case StopReason.PRUNED:

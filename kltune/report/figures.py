@@ -68,14 +68,14 @@ def over_steps(
     rows = [row for _, row in chosen]
     golds = _span(g for row in rows for c in row.checkpoints for g in _band(c.gold, c.gold_se))
     proxies = _span(p for row in rows for c in row.checkpoints for p in _band(c.proxy, c.proxy_se))
-    kls = _span([0.0, *(k for row in rows for k in _kl(row, unit))])
+    kls = _span([0.0, *(k for row in rows for k in (*_kl(row, unit), *row.curve.target))])
     return tuple(
         Figure(
             _over_steps(
                 f"trial {row.number}: {title}", row, (unit, beta_unit), (golds, proxies, kls)
             ),
-            f"{title.capitalize()}: trial {row.number}. Gold and proxy on select prompts ± 1 s.e.; KL (left axis) and "
-            "beta (right axis) of the training steps.",
+            f"{title.capitalize()}: trial {row.number}. Gold and proxy on select prompts ± 1 s.e.; KL with its target, dotted, where "
+            "there is one (left axis), and beta (right axis) of the training steps.",
             chart=steps_chart(row, unit, beta_unit, (golds, proxies, kls)),
         )
         for title, row in chosen
@@ -83,7 +83,7 @@ def over_steps(
 
 
 def importance_bars(values: dict[str, float], caption: str) -> Figure:
-    """How much of the variation of the value each parameter explains."""
+    """How much of the variance of the value each parameter explains."""
     names = sorted(values, key=lambda name: values[name])
     with drawing(4.6, 0.5 + 0.32 * len(names)) as (canvas, out):
         axes = canvas.add_subplot()
@@ -97,7 +97,7 @@ def importance_bars(values: dict[str, float], caption: str) -> Figure:
                 va="center",
             )
         axes.set_xlim(0, max(values.values()) * 1.15 or 1)
-        axes.set_xlabel("share of importance")
+        axes.set_xlabel("share of the variance of the value")
         axes.spines["right"].set_visible(False)
     return Figure(out[0], caption, chart=importance_chart(values))
 
@@ -216,6 +216,7 @@ def _over_steps(
         _score_panel(proxy, row, "proxy", PROXY_COLOUR)
         steps = row.curve.step
         kl.plot(steps, _kl(row, unit), color=KL_COLOUR, lw=1.3)
+        kl.plot(steps, row.curve.target, color=KL_COLOUR, lw=1.0, ls=":")
         kl.set_ylabel(f"KL ({KL_UNIT[unit]})", color=KL_COLOUR)
         beta = kl.twinx()
         beta.plot(steps, row.curve.beta, color=BETA_COLOUR, lw=1.3, ls="--")

@@ -6,6 +6,8 @@ from kltune.report.document import Block, Bullets, Grid, Paragraph
 from kltune.report.guards import GuardFindings, Said, find_guards
 from kltune.report.reckon import account
 from kltune.report.rows import StudyRows
+from kltune.report.unended import count_words
+from kltune.trial.guard_words import STOPPED
 from kltune.trial.words import MISSING, duration
 
 _HEADER = (
@@ -50,12 +52,12 @@ def said_words(study: StudyRows, found: GuardFindings) -> str:
     ended = sum(len(one.stopped) for one in found.said)
     warned = len({number for one in found.said for number in one.warned})
     if not ended and not warned:
-        return f"No guard said anything of {total} trial{'s' * (total != 1)}."
+        return f"No guard said anything of {count_words(total, 'trial')}."
     steps = sum(one.spared_steps for one in found.said)
     share = f" ({100 * steps / planned:.0f} %)" if planned else ""
-    text = f"Guards ended {ended} of {total} trials"
+    text = f"Guards ended {ended} of {count_words(total, 'trial')}"
     if ended:
-        text += f", which spared {steps:,} of {planned:,} planned trial-steps{share}"
+        text += f", which spared {steps:,} of {planned:,} planned trial-steps{share}{_last_step_words(study)}"
     return (
         f"{text}, and warned of {warned}. A stop is part of its setting; a warning changes nothing."
     )
@@ -72,6 +74,19 @@ def _cells(one: Said) -> tuple[str, ...]:
         f"{one.spared_steps:,}" if one.stopped else MISSING,
         duration(one.spared_s) if one.stopped else MISSING,
     )
+
+
+def _last_step_words(study: StudyRows) -> str:
+    """Trials that a guard ended when they had nothing left to run: they count as ended by it, everywhere."""
+    last = [
+        row.number
+        for row in study.trials
+        if row.reason in STOPPED and row.steps_run >= study.spec.trainer.steps
+    ]
+    if not last:
+        return ""
+    them = f"trial{'s' * (len(last) > 1)} {', '.join(map(str, last))}"
+    return f"; {them} counted in, whose guard spoke at the last step and spared nothing"
 
 
 def _numbers(trials: tuple[int, ...]) -> str:

@@ -6,6 +6,7 @@ from kltune.report.choice import Choice, is_judged_by_peak
 from kltune.report.controller_rules import controller_short
 from kltune.report.document import Hero
 from kltune.report.guards import guard_end_short
+from kltune.report.held import held_words
 from kltune.report.hero_tiles import tiles
 from kltune.report.native import typed_words
 from kltune.report.provenance import export_command
@@ -36,9 +37,16 @@ def type_in(study: StudyRows, choice: Choice) -> tuple[Line, ...]:
         ("KL penalty", penalty.value),
         ("beta", f"{number(setting.beta)} {unit}{when}"),
         ("KL coefficient", typed_words(study, row, when)),
-        ("Controller", controller_short(study, row)),
+        ("Controller", _controller(study, row)),
         stop,
         rate,
+    )
+
+
+def _controller(study: StudyRows, row: TrialRow) -> str:
+    """What to set, and what to do where there is none."""
+    return "; ".join(
+        part for part in (controller_short(study, row), held_words(study, row)) if part
     )
 
 

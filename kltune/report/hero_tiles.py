@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-import numpy as np
-
 from kltune.confirm.result import ConfirmResult, Place
 from kltune.report.choice import Choice, is_judged_by_peak, stop_point
-from kltune.report.compare import prompt_scores
+from kltune.report.compare import interval_words, value_interval
 from kltune.report.document import Tile
 from kltune.report.guards import guard_end_short
 from kltune.report.noise_blocks import group_claim
@@ -17,11 +15,11 @@ from kltune.report.peaks import trial_peak
 from kltune.report.reckon import account
 from kltune.report.recommend import Recommendation, Versus
 from kltune.report.rows import Checkpoint, StudyRows, TrialRow
+from kltune.report.ties import is_compared, only_words
+from kltune.report.unended import count_words
 from kltune.spec.trial import KLUnit
+from kltune.statistics.contrast import half_width
 from kltune.trial.words import KL_UNIT, duration, number, origin_words, score, setting_short
-
-_Z = 1.96
-"""Standard errors to each side of a 95 % interval."""
 
 
 def tiles(study: StudyRows, choice: Choice) -> tuple[Tile, ...]:
@@ -42,42 +40,33 @@ def _tiles(study: StudyRows, choice: Choice) -> Iterator[Tile]:
         yield from _before_confirmed(result)
         yield _kl_confirmed(study, result, choice.arm)
     yield _stop(study, choice)
-    yield _sure(choice.found) if result is None else _sure_confirmed(result, choice)
+    yield _sure(study, choice.found) if result is None else _sure_confirmed(result, choice)
     yield from _baseline(study, choice)
-    yield _cost(study)
+    yield _cost(study, choice.confirmation)
 
 
 def _gold(study: StudyRows, row: TrialRow) -> Tile:
     """The value that the search maximised: of a peak, that which the choice of the step does not flatter."""
-    se = _value_se(study, row)
     basis = "on the select prompts, one seed"
     if is_judged_by_peak(study):
         basis += "; corrected for having picked the step"
-    return Tile("Expected gold, not confirmed", score(row.value), _around(row.value, se, basis))
+    if len(study.trials) > 1:
+        basis += f"; not corrected for choosing among {len(study.trials)} trials"
+    interval = value_interval(row, study.spec.objective, study.spec.kl_unit)
+    return Tile("Expected gold, not confirmed", score(row.value), _around(interval, basis))
 
 
-def _value_se(study: StudyRows, row: TrialRow) -> float:
-    """Standard error of a trial's value over prompts; nan where their scores are not on record."""
-    if is_judged_by_peak(study):
-        found = trial_peak(study, row)
-        if found is not None:
-            return found.peak.procedure.se
-        return math.nan if row.peak is None else row.peak.gold_se
-    scores = prompt_scores(row, study.spec.objective, study.spec.kl_unit)
-    if scores is None or len(scores) < 2:
-        return math.nan
-    return float(np.std(scores, ddof=1)) / math.sqrt(len(scores))
-
-
-def _around(value: float | None, se: float, basis: str) -> str:
-    if value is None or not math.isfinite(value + se):
+def _around(interval: tuple[float, float] | None, basis: str) -> str:
+    if interval is None or not math.isfinite(sum(interval)):
         return f"no interval is on record; {basis}"
-    return f"95 % interval {score(value - _Z * se)} to {score(value + _Z * se)}, {basis}"
+    return f"{interval_words(*interval)}, {basis}"
 
 
 def _before(row: TrialRow) -> Iterator[Tile]:
     if row.start is not None and math.isfinite(row.start.gold):
-        note = _around(row.start.gold, row.start.gold_se, "on the same prompts")
+        gold, num_prompts = row.start.gold, len(row.start.gold_by_prompt)
+        half = half_width(row.start.gold_se, num_prompts)
+        note = _around((gold - half, gold + half), "on the same prompts")
         yield Tile("Gold before training", score(row.start.gold), note)
 
 
@@ -93,7 +82,7 @@ def _place(result: ConfirmResult, arm: int) -> Place:
 
 
 def _interval(found: Place) -> str:
-    return f"95 % interval {score(found.low)} to {score(found.high)}"
+    return interval_words(found.low, found.high)
 
 
 def _kl(study: StudyRows, choice: Choice) -> Iterator[Tile]:
@@ -107,7 +96,10 @@ def _kl(study: StudyRows, choice: Choice) -> Iterator[Tile]:
 
 def _kl_words(study: StudyRows, kl_token: float, kl_seq: float) -> tuple[str, str]:
     """The study's own unit first."""
-    words = (f"{number(kl_token)} nats/token", f"{number(kl_seq)} nats/sequence")
+    words = (
+        f"{number(kl_token)} nats/token",
+        f"{number(kl_seq)} nats/sequence",
+    )
     own, other = words if study.spec.kl_unit is KLUnit.TOKEN else words[::-1]
     return own, f"= {other}"
 
@@ -153,17 +145,30 @@ def _stop(study: StudyRows, choice: Choice) -> Tile:
         note += f"; gold is highest at step {row.peak.step}"
         if choice.first_step != choice.last_step:
             note += ", and the rest of these can't be told from it"
+    note += _earlier(study, choice)
+    if choice.last_step == total:
+        note += f". Step {total} is the last that ran: gold may still hold or rise beyond"
     end = guard_end_short(row)
     return Tile("Stop", where, f"{note}; it ran to step {row.steps_run}{end}" if end else note)
 
 
-def _sure(found: Recommendation) -> Tile:
+def _earlier(study: StudyRows, choice: Choice) -> str:
+    """The first step before the window that can't be told from the peak either: it costs less."""
+    found = trial_peak(study, choice.row)
+    before = () if found is None else found.peak.apart
+    if not before or before[0] >= choice.first_step:
+        return ""
+    share = 100 * before[0] / choice.first_step
+    return f". Step {before[0]} can't be told from it either, at {share:.0f} % of the steps"
+
+
+def _sure(study: StudyRows, found: Recommendation) -> Tile:
     ranking, claim = found.ranking, group_claim(found.ranking)
     total = len(ranking.compared)
     if total + len(ranking.left_out) < 2:
-        return Tile("How sure", "nothing to compare", "it is the only feasible trial")
+        return Tile("How sure", "nothing to compare", only_words(study)[:-1])
     if not found.tied:
-        if ranking.found is None:
+        if not is_compared(found):
             return Tile("How sure", "can't be told", "scores by prompt are not on record")
         return Tile("How sure", "told apart from all", f"{total - 1} other settings {claim}")
     note = f"{1 + len(found.tied)} of {total} settings can't be told apart {claim}"
@@ -233,14 +238,17 @@ def best_baseline(found: Recommendation) -> Versus | None:
     )
 
 
-def _cost(study: StudyRows) -> Tile:
+def _cost(study: StudyRows, result: ConfirmResult | None) -> Tile:
+    """The search, and what a confirmation took on top."""
     found = account(study)
     steps, time, bill = found.steps, found.time, found.bill
     value = duration(time.busy_s) if time.wall_s is None else duration(time.wall_s)
     parts = ["of workers' time so far" if time.wall_s is None else "wall time"]
     if time.wall_s is not None and not time.is_whole:
         parts.append(f"the steps on record took {duration(time.busy_s)} of workers")
-    parts.append(f"{len(study.trials)} trials, {steps.run:,} trial-steps")
+    parts.append(
+        f"{count_words(len(study.trials), 'trial')}, {count_words(steps.run, 'trial-step')}"
+    )
     if steps.planned and steps.spared:
         share = 100 * steps.spared / steps.planned
         parts.append(f"{share:.0f} % of those planned were spared by pruning and guards")
@@ -248,4 +256,15 @@ def _cost(study: StudyRows) -> Tile:
         parts.append(f"{number(bill.money)} {bill.currency}")
     if bill is not None and bill.energy_kwh is not None:
         parts.append(f"{number(bill.energy_kwh)} kWh")
-    return Tile("What the search cost", value, "; ".join(parts))
+    if result is None:
+        return Tile("What the search cost", value, "; ".join(parts))
+    search_s = time.busy_s if time.wall_s is None else time.wall_s
+    parts.insert(
+        0,
+        f"{value} for the search, {duration(result.seconds)} for the last call of kltune confirm. The search",
+    )
+    return Tile("What it cost", duration(search_s + result.seconds), _joined(parts))
+
+
+def _joined(parts: list[str]) -> str:
+    return f"{parts[0]}: {'; '.join(parts[1:])}"

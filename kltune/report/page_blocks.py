@@ -27,6 +27,14 @@ from kltune.report.text import visible
 TRIALS = "trials"
 """The kind of the table that holds every trial once."""
 TRIAL_COLUMN = "trial"
+NOT_PRINTED = (
+    "gold: last ± s.e.",
+    "proxy: peak → last",
+    "beta range",
+    "from",
+    "time",
+)
+"""Columns of the table of all trials that paper has no room for: broken words read worse than none."""
 LONG_CELL, LONGER_CELL = 48, 120
 """Characters from which a cell asks for room, and for more."""
 
@@ -123,14 +131,16 @@ def _grid(grid: Grid, trials: frozenset[str]) -> str:
     linked = {
         place for place, name in enumerate(grid.header) if name.strip().lower() == TRIAL_COLUMN
     }
+    aside = {p for p, name in enumerate(grid.header) if is_all and name in NOT_PRINTED}
     head = "".join(
-        f'<th scope="col"{_class("number", place in grid.numeric)}>{escaped(name)}</th>'
+        f'<th scope="col"{_classes(place in grid.numeric and "number", place in aside and "aside")}>'
+        f"{escaped(name)}</th>"
         for place, name in enumerate(grid.header)
     )
     lines: list[str] = []
     for index, row in enumerate(grid.rows):
         cells = "".join(
-            f"<td{_cell_class(cell, place in grid.numeric)}>"
+            f"<td{_classes(_room(cell, place in grid.numeric), place in aside and 'aside')}>"
             f"{_cell(cell, trials if place in linked else frozenset())}</td>"
             for place, cell in enumerate(row)
         )
@@ -147,11 +157,11 @@ def _cell(text: str, trials: frozenset[str]) -> str:
     return f'<a href="#trial-{text}">{text}</a>' if text in trials else escaped(text)
 
 
-def _cell_class(text: str, is_number: bool) -> str:
+def _room(text: str, is_number: bool) -> str:
     """A sentence in a narrow column would make its row as high as a page."""
     if is_number:
-        return ' class="number"'
-    return _class("longer" if len(text) > LONGER_CELL else "long", len(text) > LONG_CELL)
+        return "number"
+    return "longer" if len(text) > LONGER_CELL else "long" if len(text) > LONG_CELL else ""
 
 
 def _figure(figure: Figure, prefix: str) -> str:
@@ -194,4 +204,10 @@ def _card(card: Card) -> str:
 
 
 def _class(name: str, is_on: bool) -> str:
-    return f' class="{name}"' if is_on else ""
+    return _classes(is_on and name)
+
+
+def _classes(*names: str | bool) -> str:
+    """An attribute of the names that there are."""
+    found = " ".join(name for name in names if isinstance(name, str) and name)
+    return f' class="{found}"' if found else ""

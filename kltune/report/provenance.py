@@ -15,12 +15,15 @@ from kltune.spec.penalty import NATURES, Penalty
 from kltune.spec.trial import BetaUnit
 from kltune.trial.words import KL_UNIT, duration, number
 
+_NAMED = 5
+"""Damaged lines that are named."""
 _NOT_SHOWN = ("schema", "non_finite", "command")
 
 
 def provenance(study: StudyRows, best: TrialRow | None = None) -> tuple[Block, ...]:
     """Everything in words that the numbers rest on; ``best``: the trial to run again first."""
     return (
+        *_damaged(study),
         Facts(tuple(_reading(study))),
         Paragraph(
             "To repeat it, as it was started:"
@@ -31,6 +34,23 @@ def provenance(study: StudyRows, best: TrialRow | None = None) -> tuple[Block, .
         *_replaying(study, best),
         Facts((*_running(study), *flattened(study.environment))),
     )
+
+
+def _damaged(study: StudyRows) -> tuple[Paragraph, ...]:
+    """Lines of the record that nobody could read; a last line that a process is at is none."""
+    found = [
+        f"{lost.path.relative_to(study.path).as_posix()}, line {lost.line}{' (cut short)' * lost.is_cut}"
+        for row in study.trials
+        for lost in row.damage
+        if not (lost.is_cut and study.is_running)
+    ]
+    if not found:
+        return ()
+    more = len(found) - _NAMED
+    listed = "; ".join(found[:_NAMED]) + (f"; and {more} more" if more > 0 else "")
+    lines = "A line of the record" if len(found) == 1 else f"{len(found)} lines of the record"
+    words = f"{lines} can't be read, and what stood there is missing from this report: {listed}."
+    return (Paragraph(words, "warning"),)
 
 
 def _replaying(study: StudyRows, best: TrialRow | None) -> tuple[Block, ...]:

@@ -103,12 +103,16 @@ def _is_over(row: TrialRow) -> bool:
 
 
 def _cut(ended: list[TrialRow], reason: StopReason, each: int) -> Cut | None:
-    short = [row for row in ended if row.reason is reason and row.steps_run < each]
+    short = [row for row in ended if row.reason is reason]  # one at its last step spared 0
     if not short:
         return None
-    spared = [each - row.steps_run for row in short]
+    spared = [max(0, each - row.steps_run) for row in short]
     means = [row.cost.steps.mean_s for row in short]
-    known = [steps * mean for steps, mean in zip(spared, means, strict=True) if mean is not None]
+    known = [
+        n * mean if mean else 0.0
+        for n, mean in zip(spared, means, strict=True)
+        if mean is not None or not n
+    ]
     seconds = sum(known) if len(known) == len(short) else None
     return Cut(reason, len(short), sum(spared), seconds)
 

@@ -13,20 +13,20 @@ from statistics import fmean
 from typing import Any
 
 from kltune.errors import StudyError
-from kltune.metrics.jsonl import read_json
+from kltune.metrics.jsonl import Damage, read_json
 from kltune.metrics.record import OtherGold
 from kltune.metrics.rows import other_golds
 from kltune.report.trial_cost import TrialCost, seconds_in_slot, trial_cost
 from kltune.spec.load import from_resolved
 from kltune.spec.study import ObjectiveSpec, StudySpec
 from kltune.spec.trial import KLUnit, TrialSpec
+from kltune.study.holder import is_at_work
 from kltune.trial.objective import judge_trial, point_of_row
 from kltune.trial.outcome import STATE_OF, StopReason, TrialOutcome, TrialState
-from kltune.trial.record import TrialRecord, Warned, each_trial
+from kltune.trial.record import ScoreErrors, TrialRecord, Warned, each_trial
 from kltune.trial.words import beta_unit_words
 
 NAN = float("nan")
-
 TOUCHED = (
     "train/penalty_clipped_frac",
     "train/score_clipped_frac",
@@ -99,6 +99,9 @@ class TrialRow:
     seconds: float
     cost: TrialCost
     warnings: tuple[Warned, ...] = ()
+    score_errors: ScoreErrors | None = None
+    damage: tuple[Damage, ...] = ()
+    """Lines of its record that could not be read."""
 
     @property
     def state(self) -> TrialState:
@@ -175,6 +178,8 @@ class StudyRows:
     reference: Mapping[str, Any]
     timing: Mapping[str, Any]
     trials: tuple[TrialRow, ...]
+    is_running: bool | None = None
+    """Whether a process works in the folder; None where that can't be seen."""
 
     @property
     def sigma_r(self) -> float | None:
@@ -210,6 +215,7 @@ def read_study(study_path: Path) -> StudyRows:
         reference=_optional(study_path / "reference.json"),
         timing=_optional(study_path / "timing.json"),
         trials=tuple(sorted(rows, key=lambda row: row.number)),
+        is_running=is_at_work(study_path),
     )
 
 
@@ -230,6 +236,8 @@ def trial_row(record: TrialRecord, objective: ObjectiveSpec, unit: KLUnit) -> Tr
         seconds=seconds_in_slot([*record.steps, *record.evals, *record.events]),
         cost=trial_cost(record),
         warnings=record.warnings,
+        score_errors=record.score_errors,
+        damage=record.damage,
     )
 
 
@@ -274,10 +282,7 @@ def _curve(rows: Sequence[Mapping[str, Any]]) -> Curve:
         coefficient=column("ctrl/coefficient"),
         target=column("ctrl/target"),
         touched={
-            name: fmean(finite)
-            if (finite := [x for x in column(name) if math.isfinite(x)])
-            else 0.0
-            for name in TOUCHED
+            name: fmean([x for x in column(name) if math.isfinite(x)] or [0.0]) for name in TOUCHED
         },
         anchor_token=recorded("kl/anchor_token"),
         anchor_seq=recorded("kl/anchor_seq"),

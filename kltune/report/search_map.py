@@ -10,7 +10,7 @@ import numpy as np
 
 from kltune.report.canvas import INK, drawing
 from kltune.report.charts.search_map import MANY, map_chart
-from kltune.report.colours import BEST, LOW
+from kltune.report.colours import BEST, GREY, LOW
 from kltune.report.document import Figure
 from kltune.report.figures import colour_map
 from kltune.report.rows import StudyRows, TrialRow
@@ -77,6 +77,10 @@ def _marks(axes: Axes, found: Sequence[Place], look: _Look, *, is_map: bool) -> 
         return None
     scale: dict[str, Any] = {"cmap": colour_map(), "vmin": look.low, "vmax": look.high}
     values = np.array([p.value for p in found], dtype=float)
+    # In the legend a colour would read as a value: its entry is grey.
+    grey = {"edgecolors": GREY, "facecolors": GREY if first.is_feasible else "none"}
+    axes.scatter([], [], **grey, **style)
+    del style["label"]
     drawn = axes.scatter(xs, ys, c=values, **scale, **style)
     if not first.is_feasible:
         edges: Any = drawn.to_rgba(values)

@@ -11,33 +11,31 @@ from kltune.report.choice import choose
 from kltune.report.compare import worst_overoptimised
 from kltune.report.confirm_blocks import confirmed_words, find_confirmation, is_of
 from kltune.report.controller_blocks import controller_blocks
-from kltune.report.controller_rules import rule_sentence
 from kltune.report.document import (
     Block,
     Bullets,
     Document,
-    Figure,
     Figures,
     Paragraph,
     Section,
 )
 from kltune.report.evidence import Evidence, evidence_sections
-from kltune.report.figures import against_kl, importance_bars, over_steps
+from kltune.report.figures import against_kl, over_steps
 from kltune.report.gallery import gallery_blocks
 from kltune.report.guard_blocks import guard_blocks
+from kltune.report.importance_blocks import importance_blocks
 from kltune.report.overlays import overlay
-from kltune.report.parallel import parallel_coordinates
 from kltune.report.provenance import provenance
 from kltune.report.recommend import Answer, NoAnswer, Recommendation
 from kltune.report.rows import StudyRows, TrialRow
 from kltune.report.search_map import search_map
 from kltune.report.sheets import sheets
 from kltune.report.table import trial_blocks
+from kltune.report.ties import is_compared, tie_words
 from kltune.report.timeline import timeline
 from kltune.report.tokens_blocks import token_blocks
-from kltune.spec.trial import ControllerKind
+from kltune.report.unended import count_words, progress_words
 from kltune.study.importance import Importance
-from kltune.trial.outcome import TrialState
 
 
 def compose(
@@ -66,14 +64,14 @@ def compose(
         Section("What the guards said", "guards", guard_blocks(study)),
         Section("How the trials went", "timeline", _timeline_blocks(study)),
         Section("All trials", "trials", trial_blocks(study, best, ranking)),
-        Section("What mattered", "importance", _importance_blocks(study, best, importance)),
+        Section("What mattered", "importance", importance_blocks(study, best, importance)),
         Section("What was not tested", "untested", (_untested(study, answer),)),
         Section("What it cost", "cost", accounting_blocks(study)),
         Section("How to read and repeat this", "provenance", provenance(study, best)),
     ]
     return Document(
         title=f"kltune: {study.spec.name}",
-        subtitle=_progress(study),
+        subtitle=progress_words(study),
         headline=_headline(study, answer),
         is_answer=best is not None,
         is_doubtful=_is_doubtful(study, answer),
@@ -90,25 +88,21 @@ def _headline(study: StudyRows, answer: Answer) -> str:
     if confirmed is None:
         return headline(study, answer)
     result = choose(study, answer).confirmation
-    kl = None if result is None else (result.arms[0].kl_token, result.arms[0].kl_seq)
+    if result is None:  # of another setting: what is said here is not confirmed
+        words = (headline(study, answer, is_short=True), tie_words(study, answer), confirmed)
+        return " ".join(text for text in words if text)
+    kl = (result.arms[0].kl_token, result.arms[0].kl_seq)
     return f"{headline(study, answer, is_short=True, kl=kl)} {confirmed}"
 
 
 def _is_doubtful(study: StudyRows, answer: Answer) -> bool:
-    """Tied: by the confirmation where there is one, else in the search."""
+    """Tied, or with nothing to compare it with: by the confirmation where there is one, else in the search."""
     if isinstance(answer, NoAnswer):
         return False
     confirmation, _ = find_confirmation(study.path)
     if confirmation is not None and is_of(confirmation, answer):
         return confirmation.main.verdict != "stays"
-    return bool(answer.tied)
-
-
-def _progress(study: StudyRows) -> str:
-    counts = [(state, len(study.of_state(state))) for state in TrialState]
-    parts = ", ".join(f"{count} {state.value}" for state, count in counts if count)
-    budget = f"{len(study.trials)} of {study.spec.budget.trials} trials"
-    return f"{budget}: {parts}" if parts else f"{budget} started"
+    return bool(answer.tied) or not is_compared(answer)
 
 
 def _map_blocks(study: StudyRows, best: TrialRow | None) -> tuple[Block, ...]:
@@ -165,40 +159,13 @@ def _step_blocks(
     return (figures, why)
 
 
-def _importance_blocks(
-    study: StudyRows, best: TrialRow | None, importance: Importance
-) -> tuple[Block, ...]:
-    figures: list[Figure] = []
-    used = f"{importance.num_used} of {importance.num_trials} trials used"
-    if importance.unavailable is None and importance.shares:
-        text = (
-            f"Importance of the searched parameters ({used}: complete ones that were drawn; "
-            "pruned, failed and fixed ones are left out). It says what the value varied with here, not why."
-        )
-        figures.append(importance_bars(dict(importance.shares), text))
-    parallel = parallel_coordinates(study.trials, best, study.spec.kl_unit)
-    if parallel is not None:
-        figures.append(parallel)
-    blocks: list[Block] = [Figures(tuple(figures))] if figures else []
-    if importance.unavailable is not None:
-        blocks.insert(
-            0, Paragraph(f"Importance: not available: {importance.unavailable} ({used}).", "note")
-        )
-    used = {row.setting.controller for row in study.trials}
-    blocks += [
-        Paragraph(rule_sentence(study.spec, kind), "note")
-        for kind in ControllerKind
-        if kind in used
-    ]
-    return tuple(blocks)
-
-
 def _untested(study: StudyRows, answer: Answer) -> Bullets:
     confirmation, _ = find_confirmation(study.path)
     seeds: Sequence[int] = sorted({row.setting.seed for row in study.trials})
     listed = ", ".join(map(str, seeds)) or str(study.spec.seed)
     items: list[str] = []
-    if confirmation is None or not is_of(confirmation, answer):
+    is_judged = any(row.final is not None for row in study.trials)
+    if is_judged and (confirmation is None or not is_of(confirmation, answer)):
         once = (
             "only the setting that was repeated was trained on several seeds"
             if isinstance(answer, Recommendation) and answer.ranking.repeats is not None
@@ -216,7 +183,7 @@ def _untested(study: StudyRows, answer: Answer) -> Bullets:
     )
     if isinstance(answer, Recommendation) and study.spec.objective.metric == "gold_peak":
         items.append(
-            f"The choice among {len(study.trials)} trials: the corrected value allows for having picked the best step "
+            f"The choice among {count_words(len(study.trials), 'trial')}: the corrected value allows for having picked the best step "
             "of a trial, not for having picked the best trial."
         )
     return Bullets(tuple(items))

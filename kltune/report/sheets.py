@@ -7,10 +7,13 @@ from collections.abc import Mapping, Sequence
 
 from kltune.report.charts.numbers import Short, lean
 from kltune.report.charts.panels import thinned
+from kltune.report.controller_blocks import judge, verdict_words
+from kltune.report.controller_rules import target_words
 from kltune.report.document import Sheet
 from kltune.report.provenance import export_command, replay_command
 from kltune.report.recommend import Answer, Recommendation
 from kltune.report.rows import Checkpoint, StudyRows, TrialRow
+from kltune.report.unended import state_words
 from kltune.spec.trial import KLUnit
 from kltune.trial.words import (
     KL_UNIT,
@@ -49,6 +52,7 @@ def _sheet(study: StudyRows, row: TrialRow, answer: Answer, most: int) -> Sheet:
         *_asked(study, row),
         *_ended(study, row, answer),
         *_measured(row),
+        *_steered(study, row),
         *_used(study, row),
     ]
     return Sheet(
@@ -76,7 +80,7 @@ def _asked(study: StudyRows, row: TrialRow) -> list[Fact]:
 def _ended(study: StudyRows, row: TrialRow, answer: Answer) -> list[Fact]:
     """How it ended in the guard's own words, its value, and where it stands among the others."""
     planned = study.spec.trainer.steps
-    name = row.state.value if row.reason is None else row.reason.value
+    name = state_words(study, row) if row.reason is None else row.reason.value
     ended = f"{name}, {row.steps_run} of {planned} steps"
     facts = [("How it ended", f"{ended}: {row.detail}" if row.detail else ended)]
     if row.value is not None:
@@ -95,6 +99,10 @@ def _ended(study: StudyRows, row: TrialRow, answer: Answer) -> list[Fact]:
         (f"Warned by {w.guard}", f"steps {w.first_step} to {w.step}: {w.detail}")
         for w in row.warnings
     ]
+    if row.score_errors is not None:
+        found = row.score_errors
+        words = f"{found.count} completion(s) in {found.steps} step(s), counted as unscored"
+        facts.append(("Errors of the proxy", f"{words}; {'; '.join(found.examples)}"))
     return facts
 
 
@@ -129,6 +137,14 @@ def _used(study: StudyRows, row: TrialRow) -> list[Fact]:
     return facts
 
 
+def _steered(study: StudyRows, row: TrialRow) -> list[Fact]:
+    """The target of a controller that has one, and whether KL was held there."""
+    found = judge(study, row)
+    if found is None:
+        return []
+    return [("Target", f"{target_words(study, row)}; {verdict_words(study, row, found)}")]
+
+
 def _range(low: float, high: float) -> str:
     same = number(low) == number(high)
     return number(low) if same else f"{number(low)} to {number(high)}"
@@ -145,7 +161,9 @@ def _curves(row: TrialRow, unit: KLUnit, most: int) -> Mapping[str, Sequence[Sho
     if row.peak is not None and row.peak not in points:
         points = sorted([*points, row.peak], key=lambda point: point.step)
     kl = row.curve.kl_token if unit is KLUnit.TOKEN else row.curve.kl_seq
-    steps = thinned(list(zip(row.curve.step, kl, row.curve.beta, strict=True)), most)
+    curve = row.curve
+    steps = thinned(list(zip(curve.step, kl, curve.beta, curve.target, strict=True)), most)
+    has_target = any(math.isfinite(target) for target in curve.target)
     return {
         "eval_step": [point.step for point in points],
         "gold": lean(point.gold for point in points),
@@ -153,7 +171,8 @@ def _curves(row: TrialRow, unit: KLUnit, most: int) -> Mapping[str, Sequence[Sho
         "proxy": lean(point.proxy for point in points),
         "proxy_se": lean(point.proxy_se for point in points),
         "eval_kl": lean(point.kl(unit) for point in points),
-        "step": [step for step, _, _ in steps],
-        "kl": lean(kl for _, kl, _ in steps),
-        "beta": lean(beta for _, _, beta in steps),
+        "step": [step for step, *_ in steps],
+        "kl": lean(kl for _, kl, _, _ in steps),
+        "beta": lean(beta for _, _, beta, _ in steps),
+        **({"target": lean(target for *_, target in steps)} if has_target else {}),
     }

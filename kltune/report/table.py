@@ -7,6 +7,7 @@ import math
 from kltune.report.document import Block, Grid, Paragraph
 from kltune.report.ranking import Ranking
 from kltune.report.rows import StudyRows, TrialRow
+from kltune.report.unended import state_words
 from kltune.trial.words import (
     KL_UNIT,
     MISSING,
@@ -87,11 +88,12 @@ def _start_words(study: StudyRows) -> str:
     return f" Gold before training: {low if low == high else f'{low} to {high}'}."
 
 
-def _state_words(row: TrialRow) -> str:
+def _state_words(study: StudyRows, row: TrialRow) -> str:
     """What became of the trial, and which guards warned of it."""
+    state = state_words(study, row)
     if not row.warnings:
-        return row.state.value
-    return f"{row.state.value}; warned: {', '.join(w.guard for w in row.warnings)}"
+        return state
+    return f"{state}; warned: {', '.join(w.guard for w in row.warnings)}"
 
 
 def _table_order(row: TrialRow, group: int | None) -> tuple[int, int, int]:
@@ -123,7 +125,7 @@ def _cells(study: StudyRows, row: TrialRow, group: int | None) -> tuple[str, ...
         MISSING if peak is None else number(peak.kl_token),
         MISSING if peak is None else number(peak.kl_seq),
         feasible,
-        _state_words(row),
+        _state_words(study, row),
         str(row.steps_run),
         row.detail or MISSING,
         betas,

@@ -1,6 +1,17 @@
 // Tables: a click on a column's name sorts by it, a box filters the table of all trials.
 const DURATION = { s: 1, min: 60, h: 3600, d: 86400 };
-const collator = new Intl.Collator("en", { numeric: true });
+const collator = new Intl.Collator("en");
+const DECIMAL = /(\d+(?:\.\d+)?(?:e[+-]?\d+)?)/i;
+
+// Words by words, numbers by their value: 0.12 comes before 0.5 and 9 before 10.
+function compareTexts(first, second) {
+  const [a, b] = [first.split(DECIMAL), second.split(DECIMAL)];
+  for (let place = 0; place < Math.min(a.length, b.length); place += 1) {
+    const order = place % 2 ? Number(a[place]) - Number(b[place]) : collator.compare(a[place], b[place]);
+    if (order) return order;
+  }
+  return a.length - b.length;
+}
 
 // The number that a cell starts with, a duration in seconds; null where there is none.
 function numberOf(text) {
@@ -25,7 +36,7 @@ function sortRows(body, rows, place, direction) {
     keyed.sort((a, b) => {
       const [x, y] = [key(a), key(b)];
       if (x === null || y === null) return (x === null) - (y === null) || a.index - b.index;
-      const order = isNumeric ? x - y : collator.compare(x, y);
+      const order = isNumeric ? x - y : compareTexts(x, y);
       return direction * order || a.index - b.index;
     });
     sorted = keyed.map((k) => k.row);

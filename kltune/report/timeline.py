@@ -22,7 +22,8 @@ def timeline(study: StudyRows) -> Figure | None:
         return None
     text = (
         "Training steps of every trial, in the order of their numbers; colour and pattern: how it ended; mark: the "
-        f"checkpoint it is judged by; dashed: the {study.spec.trainer.steps} steps planned."
+        f"checkpoint it is judged by; dashed: the {study.spec.trainer.steps} steps planned. "
+        "A guard that spoke at the last step counts as the trial's end."
     )
     return Figure(_drawn(study), text, is_wide=True, chart=timeline_chart(study))
 

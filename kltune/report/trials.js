@@ -46,6 +46,7 @@ function sheetCharts(data) {
   ].filter(Boolean);
   const costs = [
     line(curves, "step", "kl", "KL, training", "#3b82f6"),
+    line(curves, "step", "target", "target of KL", "#1e40af", { line: { color: "#1e40af", dash: "dot", width: 1.4 } }),
     line(curves, "eval_step", "eval_kl", "KL, select", "#3b82f6", { mode: "markers", marker: { symbol: "square-open", size: 7, color: "#3b82f6" } }),
     line(curves, "step", "beta", "beta", "#d97706", { yaxis: "y2", line: { color: "#d97706", dash: "dash", width: 1.8 } }),
   ].filter(Boolean);

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from kltune.report.answer import answer_facts
 from kltune.report.recommend import NoAnswer, Recommendation
 from kltune.report.rows import StudyRows
+from kltune.report.unended import progress_words
 from kltune.report.versus import Side
 from kltune.report.versus_findings import Pair, VersusFindings
 from kltune.statistics.contrast import Contrast, mean_interval
@@ -106,9 +107,7 @@ def _answer(side: Side) -> Iterator[tuple[str, str]]:
 
 
 def _progress(study: StudyRows) -> str:
-    counts = [(state, len(study.of_state(state))) for state in TrialState]
-    parts = ", ".join(f"{count} {state.value}" for state, count in counts if count)
-    return f"{len(study.trials)} of {study.spec.budget.trials}: {parts}" if parts else "none yet"
+    return progress_words(study) if study.trials else "none yet"
 
 
 def _gold(side: Side) -> str:
@@ -145,5 +144,5 @@ def cautions(found: VersusFindings) -> tuple[str, ...]:
         )
     running = [side.label for side in found.sides if side.study.of_state(TrialState.RUNNING)]
     if running:
-        texts.append(f"Still running, so this may change: {', '.join(running)}.")
+        texts.append(f"With trials that have not ended, so this may change: {', '.join(running)}.")
     return tuple(texts)

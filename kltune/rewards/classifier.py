@@ -45,7 +45,7 @@ class RewardModel:
         self._is_hub = not folder.is_dir()
         self._source = spec.model if self._is_hub else str(folder.resolve())
         files = [] if self._is_hub else [p for w in _WEIGHTS for p in sorted(folder.glob(w))]
-        left_out = ("batch", "device", *(() if self._is_hub else ("model",)))
+        left_out = () if self._is_hub else ("model",)
         self.fingerprint = digest(spec, *files, leave_out=left_out)
         config, tokenizer = self._read()
         _refuse_other_heads(config, spec, self._field)

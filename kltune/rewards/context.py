@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from kltune.errors import SpecError
@@ -21,17 +21,17 @@ class RewardContext:
     """Its field of the spec: ``task.gold``, ``task.proxy``, ``task.golds.NAME``."""
     resolve: Callable[[str], Path]
     """Where a relative path of the spec lies, whether or not anything is there."""
-    prompts: Sequence[Prompt] = field(default_factory=tuple)
+    prompts: Sequence[Prompt] = ()
     """Prompts of all splits: their columns are checked when the scorer is made."""
     device: str = "cpu"
     """Where the policy is."""
     folder: Path | None = None
-    """Where a judge keeps its answers; none: in memory."""
+    """Where a judge keeps its answers; none: in memory, until it is told where (``keep_in``)."""
 
     @property
     def must_score(self) -> bool:
         """Whether every completion needs a number, as it does for any gold."""
-        return self.field != "task.proxy"
+        return not self.field.startswith("task.proxy")  # or a part of it
 
     def check_columns(self, names: Sequence[str]) -> None:
         """Refuse prompts without one of the columns.

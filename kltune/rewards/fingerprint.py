@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kltune.spec.closed import Closed
+from kltune.spec.rewards import as_judged
 
 
 def digest(spec: Closed, *files: Path, leave_out: Sequence[str] = ()) -> str:
-    """SHA-256 of the section, less fields that change no score, and of the files' bytes."""
+    """SHA-256 of the section, less what changes no score, and of the files' bytes."""
     found = hashlib.sha256()
-    section = spec.model_dump(mode="json", exclude=set(leave_out))
+    section = as_judged(spec.model_dump(mode="json", exclude=set(leave_out)))
     found.update(json.dumps(section, sort_keys=True).encode())
     for path in files:
         found.update(hashlib.sha256(path.read_bytes()).digest())

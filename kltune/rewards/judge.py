@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import logging
 import math
+import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TypeVar
 
+from kltune.errors import ServiceError
 from kltune.rewards.chat_server import ChatServer, UnfitRequestError
 from kltune.rewards.context import RewardContext
 from kltune.rewards.fingerprint import digest
@@ -33,13 +36,17 @@ class Judge:
         Raises:
             EnvironmentMissingError: the variable with the key is not set.
         """
-        file = f"judge-{context.field.removeprefix('task.').replace('.', '-')}.jsonl"
-        path = None if context.folder is None else context.folder / file
+        self._file = f"judge-{context.field.removeprefix('task.').replace('.', '-')}.jsonl"
+        path = None if context.folder is None else context.folder / self._file
         self._server = ChatServer(spec, context.field, sleep)
         self._parallel = spec.parallel
         self.record = JudgeRecord(spec, context.field, path)
         self.unreadable = 0
         """Questions to which no reply could be read, or that the server would not take."""
+
+    def keep_in(self, folder: Path) -> None:
+        """Write replies there from now on, those of before too."""
+        self.record.keep_in(folder / self._file)
 
     def ask(
         self, questions: Sequence[Messages], read: Callable[[str], _Read | None]
@@ -51,10 +58,20 @@ class Judge:
         """
         unique: dict[str, Messages] = {repr(question): question for question in questions}
         pool = ThreadPoolExecutor(self._parallel, thread_name_prefix="judge")
+        has_failed = threading.Event()
+
+        def one(question: Messages) -> _Read | None:
+            # What has not begun when one fails need not begin: the failure is raised below.
+            if has_failed.is_set():
+                return None
+            try:
+                return self._one(question, read)
+            except ServiceError:
+                has_failed.set()
+                raise
+
         try:
-            futures = {
-                key: pool.submit(self._one, question, read) for key, question in unique.items()
-            }
+            futures = {key: pool.submit(one, question) for key, question in unique.items()}
             answers = {key: future.result() for key, future in futures.items()}
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
@@ -97,11 +114,15 @@ class JudgeScorer:
     ) -> None:
         """As :class:`Judge`."""
         self.name = f"judge {spec.judge}"
-        self.fingerprint = digest(spec, leave_out=("url", "key_env", "budget", "parallel"))
+        self.fingerprint = digest(spec)
         self.judge = Judge(spec, context, sleep)
         self._spec = spec
         lowest = spec.scale[0] if context.must_score else math.nan
         self._unreadable = lowest if spec.unreadable is None else spec.unreadable
+
+    def keep_in(self, folder: Path) -> None:
+        """As :meth:`Judge.keep_in`."""
+        self.judge.keep_in(folder)
 
     def __call__(self, samples: Sequence[Sample]) -> list[float]:
         """Ask about each sample; equal ones once.

@@ -21,10 +21,11 @@ class JudgeRecord:
     """What a judge said so far, in all processes of a study; safe among threads."""
 
     def __init__(self, spec: JudgeSpec, field: str, path: Path | None) -> None:
-        """``path``: a JSONL file that may not be there yet; none: kept in memory."""
+        """``path``: a JSONL file that may not be there yet; none: in memory until :meth:`keep_in`."""
         self._spec, self._field, self._path = spec, field, path
         self._lock = threading.Lock()
         self._replies: dict[str, str] = {}
+        self._unwritten: list[dict[str, object]] = []
         self._offset = 0
         self._under_way = 0
         self.calls = self.tokens_in = self.tokens_out = 0
@@ -41,6 +42,17 @@ class JudgeRecord:
             return None
         cost = self.tokens_in * self._spec.price_in + self.tokens_out * self._spec.price_out
         return cost / _MILLION
+
+    def keep_in(self, path: Path) -> None:
+        """From now on keep replies there, those of before too; nothing changes where they have a file already."""
+        with self._lock:
+            if self._path is not None:
+                return
+            append_rows(path, self._unwritten)
+            # All is read again, with what others wrote.
+            self._path, self._unwritten, self._replies = path, [], {}
+            self.calls = self.tokens_in = self.tokens_out = 0
+            self._catch_up()
 
     def find(self, messages: Messages) -> str | None:
         """The reply to the same question to the same model under the same settings."""
@@ -70,7 +82,7 @@ class JudgeRecord:
             self._under_way -= 1
             if reply is None:
                 return
-            row = {
+            row: dict[str, object] = {
                 "schema": 1,
                 "key": self._key(messages),
                 "judge": self._spec.judge,
@@ -79,6 +91,7 @@ class JudgeRecord:
                 "tokens_out": reply.tokens_out,
             }
             if self._path is None:
+                self._unwritten.append(row)
                 self._take(row)
             else:
                 append_rows(self._path, [row])

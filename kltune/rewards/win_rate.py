@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Protocol
 
 from kltune.errors import SpecError
@@ -101,6 +102,11 @@ class WinRateScorer:
                 f"{context.field}: {path} has no answer to {len(lacking)} of {len(context.prompts)} prompts, as "
                 f"to {lacking[0].id!r}"
             )
+
+    def keep_in(self, folder: Path) -> None:
+        """Where a judge's replies are written from now on; a reward model has none."""
+        if isinstance(self._duel, JudgeDuel):
+            self._duel.judge.keep_in(folder)
 
     def __call__(self, samples: Sequence[Sample]) -> list[float]:
         """The same text as the reference's is a tie, and nobody is asked.

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import prod
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -34,6 +33,10 @@ class Preset:
     """Nats per token."""
     trials: int
     minutes: int
+    positions: int | None = None
+    """Of the model; none: its files say."""
+    prompt_tokens: int | None = None
+    """No prompt is longer with that model; none: only the user knows."""
 
 
 PRESETS: Final[Mapping[str, Preset]] = MappingProxyType(
@@ -49,6 +52,8 @@ PRESETS: Final[Mapping[str, Preset]] = MappingProxyType(
             kl_limit=0.5,
             trials=24,
             minutes=15,
+            positions=128,
+            prompt_tokens=16,
         ),
         "everyday": Preset(
             words="built in: everyday requests; its proxy is learned; needs pip install 'kltune[smollm2]'",
@@ -61,6 +66,8 @@ PRESETS: Final[Mapping[str, Preset]] = MappingProxyType(
             kl_limit=0.5,
             trials=24,
             minutes=120,
+            positions=8192,
+            prompt_tokens=64,
         ),
     }
 )
@@ -262,29 +269,6 @@ def _spending(draft: SpecDraft, answers: Answers) -> SpecDraft:
     draft = draft.put("kl_unit", "token", "unit of target_kl and of the KL limits: nats per token")
     draft = draft.put("beta_unit", "reward", "unit of beta: raw reward per nat of sequence KL")
     return draft.put("seed", 0, "root of every random number")
-
-
-def fit_horizon(draft: SpecDraft) -> SpecDraft:
-    """With the searched horizons as many steps long as they are at 64 completions per step: 1 to 100."""
-    sizes = (draft.get("trainer.prompts"), draft.get("trainer.group_size"))
-    counts = [line.value for line in sizes if line is not None and isinstance(line.value, int)]
-    old = draft.get("search.horizon")
-    if len(counts) < 2 or old is None or not isinstance(old.value, Mapping):
-        return draft
-    rows = prod(counts)
-    return draft.put("search.horizon", {**old.value, "log": [rows, 100 * rows]}, old.comment)
-
-
-def fit_updates(draft: SpecDraft) -> SpecDraft:
-    """With k3's loss corrected for the policy that sampled, where a rollout has several updates."""
-    counts = [draft.get(f"trainer.{name}") for name in ("epochs", "minibatches")]
-    several = any(line is not None and line.value not in (None, 1) for line in counts)
-    old = draft.get("search.penalty")
-    if not several or old is None:
-        return draft
-    choice = ["k1-reward", "k2-loss", "wk3-loss"]
-    words = f"{old.comment}; w: weighted by the ratio to the policy that sampled"
-    return draft.put("search.penalty", {"choice": choice}, words)
 
 
 def _put_all(

@@ -40,6 +40,8 @@ class Plan:
     """Things to know before the start, e.g. an inert horizon."""
     credit: Credit = "sequence"
     """Which tokens pay for a KL in the reward: the unit of beta depends on it."""
+    judge_calls: int = 0
+    """Requests to language models as judges, at most; those for the reference come on top."""
     placement: str | None = None
     """Processes and threads, like ``2 workers of 1 thread``; none where nobody chose them."""
 
@@ -71,6 +73,10 @@ def dry_run_table(plan: Plan) -> Group:
     facts.add_row("Memory", Text(memory))
     facts.add_row("Proxy calls", Text(f"at most {plan.reward_calls:,} completions"))
     facts.add_row("Gold calls", Text(f"at most {plan.gold_calls:,} completions"))
+    if plan.judge_calls:
+        facts.add_row(
+            "Judge calls", Text(f"at most {plan.judge_calls:,} requests, equal ones once")
+        )
     for note in plan.notes:
         facts.add_row("Note", Text(note, style="yellow"))
     settings = Table(box=None, padding=(0, 1, 0, 0), expand=True, header_style="dim")

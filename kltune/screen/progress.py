@@ -67,6 +67,8 @@ class Progress:
     steps: int = 0
     ended_steps: int = 0
     started: float = field(init=False)
+    first_step: float | None = None
+    """When the first step of this session was done; what came before is no pace."""
 
     def __post_init__(self) -> None:
         """Start the clock."""
@@ -82,6 +84,8 @@ class Progress:
         """A slot did one step."""
         self.tokens += metrics.tokens
         self.steps += 1
+        if self.first_step is None:
+            self.first_step = self.clock()
         view = self.slots.get(metrics.slot)
         if view is not None:
             view.step, view.metrics = metrics.step, metrics
@@ -129,11 +133,16 @@ class Progress:
 
     @property
     def left_s(self) -> float | None:
-        """Seconds left at the measured pace; a coming trial counts as many steps as the ended ones took."""
-        if not self.steps or self.elapsed_s <= 0:
-            return None
+        """Seconds left at the measured pace; a coming trial counts as many steps as the ended ones took.
+
+        None before a trial's worth of steps is known, and where nothing is left.
+        """
         ended_here = self.num_ended - self.scope.ended_before
+        timed = self.steps - 1
+        if self.first_step is None or timed < 1 or (not ended_here and timed < self.scope.steps):
+            return None
         usual = self.ended_steps / ended_here if ended_here else self.scope.steps
         coming = max(0, self.scope.trials - self.num_ended - len(self.slots))
         running = sum(max(0, self.scope.steps - view.step) for view in self.slots.values())
-        return (running + coming * usual) * self.elapsed_s / self.steps
+        left = running + coming * usual
+        return left * (self.clock() - self.first_step) / timed if left > 0 else None

@@ -11,8 +11,8 @@ from kltune.spec.controller_doubts import controller_doubts
 from kltune.spec.guard_doubts import guard_doubts
 from kltune.spec.penalty import Penalty
 from kltune.spec.problems import Problem
-from kltune.spec.study import StudySpec
 from kltune.spec.scorers import FunctionSpec, Gold, function_of, functions_of
+from kltune.spec.study import StudySpec
 from kltune.spec.task import TaskSpec
 from kltune.spec.trial import KLUnit
 

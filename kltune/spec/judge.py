@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import string
-from typing import Annotated, Self
+from typing import Annotated, Final, Self
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -22,6 +22,12 @@ from kltune.spec.duration import seconds
 
 Seconds = Annotated[PositiveFloat, BeforeValidator(seconds)]
 """A duration: ``90``, ``90s``, ``15m``."""
+
+
+HOW_ASKED: Final = (
+    "url", "key_env", "timeout", "retries", "parallel", "budget", "price_in", "price_out",
+)  # fmt: skip
+"""Fields of a judge that change where and how often it is asked, not what it says."""
 
 
 class BudgetSpec(Closed):
@@ -124,6 +130,10 @@ class JudgeSpec(Closed):
         if problems:
             raise FieldProblems(*problems)
         return self
+
+
+class UnaskedJudge(JudgeSpec):
+    """A judge in whose place lengths score: for runs that only measure time. No spec file can ask for it."""
 
 
 def fields_of(template: str) -> tuple[str, ...]:

@@ -75,6 +75,13 @@ class ModelSpec(Closed):
     system: str | None = None
     """System message put before every prompt where a chat template is used."""
 
+    thinking: Literal["default", "on", "off"] = "default"
+    """Whether a thinking model is asked to think, by the switch of its chat template; default: as the template has it."""
+
+    answer_after: str | None = Field(default=None, min_length=1)
+    """The mark that ends the thinking, e.g. ``</think>``: scorers see what comes after the first one, and nothing
+    where it never came. None: they see the whole completion. A learned proxy reads every token."""
+
     trust_remote_code: bool = False
     """Run model code from the hub. Off unless asked."""
 

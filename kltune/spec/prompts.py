@@ -162,6 +162,12 @@ class PromptsSpec(Closed):
         """The file or data set as the spec names it."""
         return self.path or self.dataset or ""
 
+    @property
+    def full_source(self) -> str:
+        """The same with configuration and revision: ``owner/name:config@revision``."""
+        config = "" if self.config is None else f":{self.config}"
+        return f"{self.source}{config}{'' if self.revision is None else f'@{self.revision}'}"
+
 
 def _name_problem(name: str) -> str | None:
     if not name.isidentifier():

@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal, Self
+from collections.abc import Sequence
+from typing import Annotated, Any, Final, Literal, Self, cast
 
 from pydantic import Discriminator, Field, NonNegativeInt, PositiveInt, Tag, model_validator
 
 from kltune.spec.closed import Closed, FieldProblems
-from kltune.spec.judge import JudgeSpec, fields_of
+from kltune.spec.judge import HOW_ASKED, JudgeSpec, fields_of
 from kltune.spec.verifiers import VERIFIERS, CodeVerifierSpec, JsonVerifierSpec, MathVerifierSpec
 
 
@@ -159,6 +160,23 @@ def judge_calls(spec: object) -> int:
     if judge_of(spec) is None:
         return 0
     return 2 if isinstance(spec, WinRateSpec) else 1
+
+
+def as_judged(section: Any) -> Any:
+    """A section as plain JSON, at any depth, without what changes how a reward is run but no score."""
+    if isinstance(section, list | tuple):
+        return [as_judged(item) for item in cast("Sequence[Any]", section)]
+    if not isinstance(section, dict):
+        return section
+    given = cast("dict[str, Any]", section)
+    left_out: tuple[str, ...] = ()
+    if "judge" in given and "url" in given:
+        left_out = HOW_ASKED
+    elif "truncate" in given and "sees" in given:
+        left_out = ("batch", "device")
+    elif given.get("verifier") == "code":
+        left_out = ("parallel",)
+    return {key: as_judged(value) for key, value in given.items() if key not in left_out}
 
 
 def columns_of(spec: object) -> tuple[str, ...]:

@@ -172,7 +172,7 @@ class WeightedPart(Closed):
 class WeightedSpec(Closed):
     """The weighted sum of several scores; one that can't score a completion adds nothing to it."""
 
-    weighted: tuple[WeightedPart, ...] = Field(min_length=1)
+    weighted: tuple[WeightedPart, ...]
 
     @model_validator(mode="after")
     def _has_names_and_weights(self) -> Self:
@@ -192,7 +192,7 @@ class WeightedSpec(Closed):
                 )
                 problems.append((field, text))
         if not any(part.weight for part in self.weighted):
-            problems.append(("weighted", "every weight is 0, so every score would be"))
+            problems.append(("weighted", "needs a part with a weight that is not 0"))
         if problems:
             raise FieldProblems(*problems)
         return self
@@ -204,8 +204,9 @@ class ErrorsSpec(Closed):
     action: Literal["fail", "skip"] = "fail"
     """``fail``: the trial fails at the first one. ``skip``: they count as unscored and are recorded."""
 
-    per_step: PositiveInt = 8
-    """With ``skip``: the trial fails when more completions of one step than these can't be scored for errors."""
+    share: float = Field(default=0.1, gt=0, le=1)
+    """With ``skip``: the trial fails where more than this share of the completions of one call, and more than one,
+    can't be scored for errors."""
 
 
 def functions_of(reward: object) -> tuple[FunctionSpec, ...]:

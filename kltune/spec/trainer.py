@@ -61,7 +61,13 @@ class TrainerSpec(Closed):
     """Length limit of a completion in tokens."""
 
     max_prompt_tokens: PositiveInt | None = None
-    """Prompts longer than this are refused before the start; none: the model's own limit."""
+    """Prompts longer than this are refused or dropped before the start, never cut; none: the model's own limit."""
+
+    long_prompts: Literal["refuse", "drop"] = "refuse"
+    """What happens to prompts with more than ``max_prompt_tokens``; those that are dropped are counted."""
+
+    stop: tuple[str, ...] = ()
+    """A completion ends with the token that completes one of these too; its text ends before it."""
 
     temperature: PositiveFloat = 1.0
     """One temperature for sampling and for policy and reference log-probs."""
@@ -145,6 +151,10 @@ class TrainerSpec(Closed):
 
     def _batch_problems(self) -> list[tuple[str, str]]:
         problems: list[tuple[str, str]] = []
+        if self.long_prompts == "drop" and self.max_prompt_tokens is None:
+            problems.append(("long_prompts", "drop needs max_prompt_tokens: longer than what?"))
+        if "" in self.stop:
+            problems.append(("stop", "an empty text would end every completion at once"))
         rows = self.rows
         if rows % self.minibatches:
             problems.append(("minibatches", _divisors_of(rows, self.minibatches, "per step")))

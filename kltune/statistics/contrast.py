@@ -86,10 +86,18 @@ def of_intervals(
 
 def mean_interval(scores_N: Floats) -> tuple[float, float]:
     """95 % interval of one mean over prompts, by Student's t; two scores or more."""
-    half = float(scores_N.std(ddof=1)) / math.sqrt(len(scores_N))
-    half *= float(stats.t.ppf(0.5 + CONFIDENCE / 2, len(scores_N) - 1))
+    half = half_width(float(scores_N.std(ddof=1)) / math.sqrt(len(scores_N)), len(scores_N))
     mean = float(scores_N.mean())
     return mean - half, mean + half
+
+
+def half_width(se: float, num_prompts: int) -> float:
+    """Half the 95 % interval of a mean over prompts from its standard error, by Student's t; nan for one prompt."""
+    return (
+        float(stats.t.ppf(0.5 + CONFIDENCE / 2, num_prompts - 1)) * se
+        if num_prompts > 1
+        else math.nan
+    )
 
 
 def _contrast(

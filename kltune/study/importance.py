@@ -3,41 +3,53 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import optuna
 from optuna.trial import FrozenTrial, TrialState
 
 from kltune.errors import StudyError
+from kltune.statistics.explained import Drawn, Explained, WhyNot, explain
 from kltune.study.storage import reading
 
-SMALLEST_NUMBER = 4
-"""Completed trials with parameters below which no importance is given."""
+SMALLEST_NUMBER = 6
+"""Completed trials with parameters below which nothing is said: a parabola and a mean take three."""
+_WHY_NOT = {
+    WhyNot.FEW: ", which are too few",
+    WhyNot.CONSTANT: ", where it was always the same",
+    WhyNot.ALIASED: ", where it went along with what is named above",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Importance:
-    """Shares that add up to 1, by PED-ANOVA, over the completed trials that drew parameters."""
+    """What the searched parameters explain, over the completed trials that drew parameters."""
 
     shares: dict[str, float] = field(default_factory=dict[str, float])
-    """Highest first; empty where it is not available."""
+    """Of the variance of the value, by parameter that is told from chance, each beyond those before it."""
     unavailable: str | None = None
-    """Why there is none."""
+    """Why nothing is said."""
     num_used: int = 0
     """Trials that it was computed from."""
     num_trials: int = 0
     """All trials that ran, fixed, pruned and failed ones included; attempts count once."""
+    parameters: tuple[Explained, ...] = ()
+    """Every searched parameter, those told from chance first."""
 
     def describe(self) -> str:
         """One line for people."""
         used = f"{self.num_used} of {self.num_trials} trials"
         if self.unavailable is not None:
             return f"not available: {self.unavailable} ({used})"
-        shares = ", ".join(f"{name} {share:.0%}" for name, share in self.shares.items())
-        return f"{shares} (from {used}; pruned and fixed ones are left out)"
+        lines = "; ".join(self.sentences())
+        return f"{lines} (from {used}; pruned and fixed ones are left out)"
+
+    def sentences(self) -> tuple[str, ...]:
+        """What is said of each parameter, with the trials that it is said from."""
+        return tuple(_sentence(parameter) for parameter in self.parameters)
 
 
 def measure_importance(study_path: Path) -> Importance:
@@ -52,14 +64,15 @@ def measure_importance(study_path: Path) -> Importance:
 def importance_of(study: optuna.Study) -> Importance:
     """Compute the importances from completed trials, fixed ones (which drew nothing) left out.
 
-    Source: PED-ANOVA (2304.10255) in its conditional form, as in Optuna 5.
+    Not by Optuna's evaluators. PED-ANOVA, its default, compares the best tenth of the trials with all: of
+    20 that is two, and what they have in common is chance. fANOVA and the decrease of impurity take only
+    parameters that every trial has, and name a first one whether or not any matters.
     """
     trials = study.get_trials(deepcopy=False)
     ended = [t for t in trials if t.state.is_finished() and "kltune.retry_of" not in t.user_attrs]
     used = [t for t in trials if t.state is TrialState.COMPLETE and t.params]
     worth = _worth(used)
-    names = {name for t in used for name in t.params}
-    shares: dict[str, float] = {}
+    names = sorted({name for t in used for name in t.params})
     why = None
     if len(used) < SMALLEST_NUMBER:
         why = f"needs at least {SMALLEST_NUMBER} completed trials that drew parameters"
@@ -67,31 +80,40 @@ def importance_of(study: optuna.Study) -> Importance:
         why = "all completed trials are worth the same"
     elif not any(len({t.params.get(name) for t in used}) > 1 for name in names):
         why = "no parameter differs between completed trials"
-    else:
-        shares = _shares(used, worth)
-        if len(shares) > 1 and len(set(shares.values())) == 1:
-            shares, why = {}, "the completed trials don't tell the parameters apart"
-    return Importance(shares, why, num_used=len(used), num_trials=len(ended))
+    if why is not None:
+        return Importance({}, why, num_used=len(used), num_trials=len(ended))
+    parameters = explain([_drawn(used, name) for name in names], worth)
+    shares = {p.name: p.share for p in parameters if p.is_found and p.share is not None}
+    return Importance(shares, None, len(used), len(ended), parameters)
 
 
 def _worth(trials: Sequence[FrozenTrial]) -> list[float]:
     """Values, with infeasible trials at the bottom: being beyond the limit is no success."""
     values = [t.value if t.value is not None else 0.0 for t in trials]
-    lowest = min(values, default=0.0)
-    return [
-        lowest if any(c > 0 for c in t.constraints.values()) else value
-        for t, value in zip(trials, values, strict=True)
-    ]
+    beyond = [any(c > 0 for c in t.constraints.values()) for t in trials]
+    within = [value for value, is_beyond in zip(values, beyond, strict=True) if not is_beyond]
+    lowest = min(within, default=0.0)
+    return [lowest if b else value for value, b in zip(values, beyond, strict=True)]
 
 
-def _shares(trials: Sequence[FrozenTrial], worth: Sequence[float]) -> dict[str, float]:
-    drawn = optuna.create_study(direction="maximize")
-    drawn.add_trials(
-        optuna.trial.create_trial(params=t.params, distributions=t.distributions, value=value)
-        for t, value in zip(trials, worth, strict=True)
-    )
-    with warnings.catch_warnings():
-        # Optuna warns where a quantile selects too few trials and gives equal shares: handled above.
-        warnings.simplefilter("ignore")
-        shares = optuna.importance.get_param_importances(drawn)
-    return {name: float(share) for name, share in shares.items() if math.isfinite(share)}
+def _drawn(trials: Sequence[FrozenTrial], name: str) -> Drawn:
+    """The parameter in the scale it was drawn on."""
+    numbers: list[float | None] = []
+    for trial in trials:
+        value: Any = trial.params.get(name)
+        distribution = trial.distributions.get(name)
+        if isinstance(distribution, optuna.distributions.CategoricalDistribution):
+            return Drawn(name, [str(t.params[name]) if name in t.params else None for t in trials])
+        is_log = bool(getattr(distribution, "log", False))
+        numbers.append(None if value is None else math.log(value) if is_log else float(value))
+    return Drawn(name, numbers)
+
+
+def _sentence(found: Explained) -> str:
+    trials = f"{found.num_used} trial{'s' * (found.num_used != 1)}"
+    if found.share is None or found.p is None:
+        return f"{found.name}: can't be said from {trials}{_WHY_NOT[found.why_not or WhyNot.FEW]}"
+    p = "p < 0.01" if found.p < 0.01 else f"p = {found.p:.2f}"
+    if found.is_found:
+        return f"{found.name}: explains {100 * found.share:.0f} % of the variance of the value between {trials} ({p})"
+    return f"{found.name}: can't be told from chance by {trials} ({p})"

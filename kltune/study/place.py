@@ -17,6 +17,11 @@ def is_foreign(study_path: Path) -> bool:
     return bool(inside) and not inside & _OF_A_STUDY
 
 
+def is_empty(study_path: Path) -> bool:
+    """Whether nothing is there, or a folder that at most was locked."""
+    return not study_path.exists() or (study_path.is_dir() and not _inside(study_path))
+
+
 def check_folder(study_path: Path) -> None:
     """Raise `StudyError` where the path is a file, a folder of something else, or a study without its database."""
     if study_path.exists() and not study_path.is_dir():

@@ -11,12 +11,20 @@ from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from kltune.spec.guards import GuardsSpec
+from kltune.spec.rewards import as_judged
 from kltune.spec.study import StudySpec
 
-FREE_TO_CHANGE = ("budget", "guards.wall", "tracking", "pruning")
+FREE_TO_CHANGE = ("budget", "guards.wall", "tracking", "pruning", "task.timeout", "task.isolate")
 """Parts of a spec that a study may go on with although they changed."""
 
-_AS_EVER = {"guards.kl.action": "stop", "guards.kl.over": "steps", "guards.kl.warmup": 0}
+_AS_EVER = {
+    "guards.kl.action": "stop",
+    "guards.kl.over": "steps",
+    "guards.kl.warmup": 0,
+    "task.errors.action": "fail",
+    "task.errors.share": 0.1,
+    "task.splits.near_duplicates": "warn",
+}
 """Fields that older versions did not have, with what these did."""
 
 
@@ -29,6 +37,8 @@ def kept(spec: StudySpec) -> dict[str, Any]:
             whole[section].pop(key, None)
         else:
             whole.pop(section, None)
+    # A judge may move, and its budget be raised.
+    whole["task"] = as_judged(whole["task"])
     # As the objective resolves it: stop, warn or off.
     whole["guards"]["gold_drop"]["action"] = spec.guards.gold_drop.acts(spec.objective.metric)
     return whole

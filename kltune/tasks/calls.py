@@ -31,8 +31,10 @@ AT_ONCE: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class TrainerState:
-    """What a function in TRL's convention may ask of the trainer: a reward that changed with time would be
-    another reward in each trial, so the step is always 0."""
+    """What a function in TRL's convention may ask of the trainer.
+
+    The step is always 0: a reward that changed with time would be another one at each step and in each trial.
+    """
 
     global_step: int = 0
     max_steps: int = 0
@@ -188,7 +190,7 @@ def _each(
 
 
 def _scores_of(results: object) -> Any:
-    """verl lets a function return more than the number: ``{"score": ..., ...}``."""
+    """Take the number where a function returns more, as verl lets it: ``{"score": ..., ...}``."""
     if not isinstance(results, list | tuple):
         return results
     return [

@@ -20,16 +20,17 @@ import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, Final, Literal
+from typing import Any, Final, Literal
 
 from kltune.tasks.calls_limits import OverTimeError
 from kltune.tasks.protocol import Sample
 
 _HEAD: Final = struct.Struct(">Q")
-_START: Final = "from kltune.tasks.calls_child import serve; serve()"
-_WATCH_S: Final = 1.0
+_START: Final = "from kltune.tasks.calls_served import serve; serve()"
 _GRACE_S: Final = 60.0
 """Beside the call itself: until Python and the user's file are loaded."""
+_LATE_S: Final = 1.0
+"""The child interrupts the call itself first, and then can say where it was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ class ChildDiedError(Exception):
     """The child ended without an answer."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, weakref_slot=True)
 class Child:
     """A child process for one function: started by the first call, started anew after one that died."""
 
@@ -56,9 +57,6 @@ class Child:
     _process: subprocess.Popen[bytes] | None = None
     _end: Any = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    # A weak reference to it ends the process.
-    __weakref__: Any = field(init=False, repr=False, compare=False)
 
     def ask(self, samples: Sequence[Sample], limit_s: float) -> list[float]:
         """The scores of ``samples``.
@@ -83,6 +81,11 @@ class Child:
         if kind == "error":
             raise answer
         return answer
+
+    @property
+    def pid(self) -> int | None:
+        """Of the process; none where there is none."""
+        return None if self._process is None else self._process.pid
 
     def close(self) -> None:
         """End the child and every process that it started."""
@@ -115,13 +118,13 @@ class Child:
         assert process.stdin is not None
         assert process.stdout is not None
         try:
-            _put(process.stdin, (self.origin, limit_s, list(samples)))
+            put_message(process.stdin, (self.origin, limit_s, list(samples)))
         except BrokenPipeError:
             raise ChildDiedError(_how(process)) from None
         # Loaded first, timed then.
         if self._receive(process, until) != "ready":
             raise ChildDiedError(_how(process))
-        return self._receive(process, time.monotonic() + limit_s)
+        return self._receive(process, time.monotonic() + limit_s + _LATE_S)
 
     def _receive(self, process: subprocess.Popen[bytes], until: float) -> Any:
         assert process.stdout is not None
@@ -129,42 +132,15 @@ class Child:
         return pickle.loads(_read(process, length, until))
 
 
-def serve() -> None:
-    """The child: answer questions from stdin until it closes."""
-    from kltune.errors import KltuneError
-    from kltune.tasks.scorers import scorer_of
-
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
-    scorers: dict[Origin, Any] = {}
-    while (asked := _take(sys.stdin.buffer)) is not None:
-        origin, limit_s, samples = asked
-        try:
-            scorer = scorers.get(origin) or scorers.setdefault(origin, scorer_of(origin))
-            _put(answers, "ready")
-            answer = ("scores", scorer.call_here(samples, limit_s))
-        except KltuneError as error:
-            if origin not in scorers:
-                _put(answers, "ready")
-            answer = ("error", type(error)(*map(str, error.args)))
-        _put(answers, answer)
-
-
-def _end_with(parent: int) -> None:
-    """End when the parent did, whatever the function is doing."""
-    while os.getppid() == parent:
-        time.sleep(_WATCH_S)
-    os._exit(1)
-
-
-def _put(stream: Any, message: object) -> None:
+def put_message(stream: Any, message: object) -> None:
+    """Write one message."""
     data = pickle.dumps(message)
     stream.write(_HEAD.pack(len(data)) + data)
     stream.flush()
 
 
-def _take(stream: BinaryIO) -> Any:
+def take_message(stream: Any) -> Any:
+    """Read one message; none where the stream has closed."""
     head = stream.read(_HEAD.size)
     return pickle.loads(stream.read(_HEAD.unpack(head)[0])) if len(head) == _HEAD.size else None
 

@@ -103,20 +103,21 @@ class _Division:
             problems += self._split_problems(rows)
         if problems:
             _refuse(self._place, problems)
-        notes: list[str] = []
+        notes, doubts = list[str](), list[str]()
         if spec.limit is not None and spec.limit < len(rows):
             notes.append(
                 f"{spec.limit:,} of {len(rows):,} {table.word}s, drawn (task.prompts.limit)"
             )
             rows = divide.chosen(rows, spec.limit, self._shares.seed)
         parts = self._parts(rows, has_field=has_field, notes=notes)
-        parts = self._without_doubles(parts, notes)
+        parts = self._without_doubles(parts, notes, doubts)
         shares = self._shares if self._is_by_share(has_field=has_field) else None
         if problems := divide.size_problems(parts, shares, table.word):
             _refuse(self._place, problems)
         notes += divide.repeat_notes(parts)
         divided = {name: tuple(row.prompt for row in part) for name, part in parts.items()}
-        return Splits(**divided, notes=tuple(f"task.prompts: {note}" for note in notes))
+        told = [tuple(f"task.prompts: {said}" for said in lot) for lot in (notes, doubts)]
+        return Splits(**divided, notes=told[0], doubts=told[1])
 
     def _split_problems(self, rows: Sequence[Row]) -> list[str]:
         """Rows without the split that others have, and names that no row has."""
@@ -160,7 +161,7 @@ class _Division:
         return parts
 
     def _without_doubles(
-        self, parts: dict[str, list[Row]], notes: list[str]
+        self, parts: dict[str, list[Row]], notes: list[str], doubts: list[str]
     ) -> dict[str, list[Row]]:
         asked = self._shares.near_duplicates
         if asked == "drop":
@@ -173,7 +174,7 @@ class _Division:
         near = [f"{note}; {advice}" for note in divide.near_notes(parts)]
         if near and asked == "refuse":
             _refuse(self._place, near)
-        notes += near
+        doubts += near
         return parts
 
 

@@ -92,22 +92,22 @@ def without_doubles(parts: Parts, splits: SplitsSpec) -> tuple[dict[str, list[Ro
 
 
 def near_notes(parts: Parts) -> list[str]:
-    """How many prompts are nearly the same as one of another split, with two examples."""
+    """How many prompts are nearly the same as one of a later split, with two examples."""
     notes: list[str] = []
-    for i, name in enumerate(SPLIT_NAMES):
-        for other in SPLIT_NAMES[i + 1 :]:
-            rows, others = parts[name], parts[other]
-            pairs = near_pairs(_prompts(rows), _prompts(others))
-            if not pairs:
-                continue
-            shown = "; ".join(
-                f"{_short(rows[pair.first])} / {_short(others[pair.second])}"
-                for pair in pairs[:_SHOWN_PAIRS]
-            )
-            notes.append(
-                f"{len(pairs):,} of {len(rows):,} {name} prompts share {100 * THRESHOLD:.0f} % or more of "
-                f"their three-word runs with a {other} prompt: {shown}"
-            )
+    for i, name in enumerate(SPLIT_NAMES[:-1]):
+        rows = parts[name]
+        others = [row for other in SPLIT_NAMES[i + 1 :] for row in parts[other]]
+        pairs = near_pairs(_prompts(rows), _prompts(others))
+        if not pairs:
+            continue
+        shown = "; ".join(
+            f"{_short(rows[pair.first])} / {_short(others[pair.second])}"
+            for pair in pairs[:_SHOWN_PAIRS]
+        )
+        notes.append(
+            f"{len(pairs):,} of {len(rows):,} {name} prompts share {100 * THRESHOLD:.0f} % or more of "
+            f"their three-word runs with a {' or '.join(SPLIT_NAMES[i + 1 :])} prompt: {shown}"
+        )
     return notes
 
 

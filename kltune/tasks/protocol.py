@@ -67,4 +67,6 @@ class Splits:
     select: tuple[Prompt, ...]
     test: tuple[Prompt, ...]
     notes: tuple[str, ...] = ()
-    """What a person should know of how they came about: near-duplicates, rows left out. Sentences."""
+    """How they came about where that is not plain: rows left out, repeats. Sentences."""
+    doubts: tuple[str, ...] = ()
+    """What is probably not meant: near-duplicates between splits. Sentences."""

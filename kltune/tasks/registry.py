@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Final
 
 from kltune.errors import SpecError
 from kltune.spec.prompts import PromptsSpec
-from kltune.spec.task import BuiltinTask, LearnedProxySpec, TaskSpec
+from kltune.spec.task import BuiltinTask, LearnedProxySpec, ProxySpec, TaskSpec
+from kltune.tasks.calls_made import MakeReward, Resolve, ScorerMaker, function_scorers, made
 from kltune.tasks.everyday import task as everyday
 from kltune.tasks.kitchen import task as kitchen
 from kltune.tasks.kitchen.gold import KitchenGold
 from kltune.tasks.prompts import column_names, digest_prompts, load_source
 from kltune.tasks.protocol import Scorer, Splits
 from kltune.tasks.sameness import refuse_same
-from kltune.tasks.scorers import FunctionScorer, load_file_scorer, load_scorer, split_reference
 
 BUILTIN_TASKS: Final = (kitchen.NAME, everyday.NAME)
-
-Resolve = Callable[[str], Path]
-"""Where a relative path of the spec lies, whether or not anything is there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +42,12 @@ class Task:
     """SHA-256 of the prompts, by split name."""
     golds: Mapping[str, Scorer] = field(default_factory=dict[str, Scorer])
     """Further judgements, by the names that the spec gives them."""
+    source: str = ""
+    """Where the prompts come from, as the spec names it: a file, a data set; empty: built in."""
 
 
 def load_task(spec: BuiltinTask | TaskSpec, resolve: Resolve) -> Task:
-    """Read prompts and scorers; no model is loaded.
+    """Read prompts and scorers; no model is loaded, and rewards that are no functions are still to be made.
 
     Raises:
         SpecError: unknown built-in or gold of it, bad prompts or scorers, a gold that is the proxy.
@@ -86,42 +85,43 @@ def _shipped_golds(
 
 
 def _of_user(spec: TaskSpec, resolve: Resolve) -> Task:
-    prompts = PromptsSpec(path=spec.prompts) if isinstance(spec.prompts, str) else spec.prompts
+    prompts = _prompts(spec)
     splits = load_source(prompts, spec.splits, resolve)
-    name = PurePosixPath(prompts.source).stem
-    columns = column_names(splits)
-    gold = _scorer("gold", spec.gold, columns, resolve)
-    golds = {
-        name: _scorer(f"golds.{name}", function, columns, resolve)
-        for name, function in spec.golds.items()
-    }
-    if not isinstance(spec.proxy, str):
-        return _task(name, splits, gold, spec.proxy.learned, golds)
-    proxy = _scorer("proxy", spec.proxy, columns, resolve)
-    refuse_same(gold, proxy)
-    for name, further in golds.items():
-        refuse_same(further, proxy, field=f"task.golds.{name}")
-    return _task(name, splits, gold, proxy, golds)
+    name, source = PurePosixPath(prompts.source).stem, prompts.full_source
+    scorers = ScorerMaker(spec, column_names(splits), resolve)
+    gold = scorers.of("gold", spec.gold)
+    golds = {name: scorers.of(f"golds.{name}", given) for name, given in spec.golds.items()}
+    if isinstance(spec.proxy, ProxySpec):
+        return replace(_task(name, splits, gold, spec.proxy.learned, golds), source=source)
+    errors = spec.errors.share if spec.errors.action == "skip" else 0.0
+    proxy = scorers.of("proxy", spec.proxy, errors)
+    for field_, judge in {
+        "task.gold": gold,
+        **{f"task.golds.{n}": g for n, g in golds.items()},
+    }.items():
+        for one in function_scorers(judge):
+            for other in function_scorers(proxy):
+                refuse_same(one, other, field=field_)
+    return replace(_task(name, splits, gold, proxy, golds), source=source)
 
 
-def _scorer(field: str, reference: str, columns: Sequence[str], resolve: Resolve) -> FunctionScorer:
-    try:
-        source, function_name = split_reference(reference)
-        scorer = (
-            load_file_scorer(resolve(source), function_name, reference)
-            if source.endswith(".py")
-            else load_scorer(reference, _module_folders(source, resolve))
-        )
-        scorer.check_columns(columns)
-    except SpecError as error:
-        raise SpecError(f"task.{field}: {error}") from error
-    return scorer
+def _prompts(spec: TaskSpec) -> PromptsSpec:
+    given = spec.prompts
+    return given if isinstance(given, PromptsSpec) else PromptsSpec(path=given)
 
 
-def _module_folders(module: str, resolve: Resolve) -> list[Path]:
-    """Where the module may lie beside the installed ones: wherever ``resolve`` would find its top."""
-    top = module.split(".")[0]
-    return list(dict.fromkeys([resolve(top).parent, resolve(f"{top}.py").parent]))
+def with_rewards(task: Task, make: MakeReward) -> Task:
+    """The same task, with every reward made that is still pending.
+
+    Raises:
+        SpecError: one can't be made.
+        EnvironmentMissingError: this machine lacks what one needs.
+    """
+    golds = {name: made(gold, make) for name, gold in task.golds.items()}
+    proxy = task.proxy
+    if not isinstance(proxy, LearnedProxySpec | ShippedProxy):
+        proxy = made(proxy, make)
+    return replace(task, gold=made(task.gold, make), golds=golds, proxy=proxy)
 
 
 def _task(

@@ -53,8 +53,13 @@ class CallLimits:
     """What a call of a user's function may take and do."""
 
     seconds: float = 600.0
-    most_errors: int = 0
-    """Completions of one call that may fail and count as unscored instead; 0: the first one is an error."""
+    error_share: float = 0.0
+    """Share of the completions of one call that may fail and count as unscored instead, at least one of them; 0: the
+    first one is an error."""
+
+    def most_errors(self, count: int) -> int:
+        """Of ``count`` completions."""
+        return max(1, int(self.error_share * count)) if self.error_share else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,18 +100,18 @@ class FunctionScorer:
         if not samples:
             return Scores([])
         try:
-            return Scores(self._call(samples))
+            return Scores(self.call_once(samples))
         except ScorerTimeoutError:
             raise
         except ScorerError as error:
-            most = self.limits.most_errors
+            most = self.limits.most_errors(len(samples))
             if most == 0 and not isinstance(error, ScorerRaisedError):
                 raise  # it says on which completion
-            blamed = find_blamed(self._call, samples, error, most)
+            blamed = find_blamed(self.call_once, samples, error, most)
             if not blamed or len(blamed) > most:
                 raise _with_blamed(error, samples, blamed, most) from error.__cause__
         rest = [sample for i, sample in enumerate(samples) if i not in blamed]
-        scores = iter(self._call(rest) if rest else [])
+        scores = iter(self.call_once(rest) if rest else [])
         problems = tuple(f"{of_sample(samples[i])}: {problem}" for i, problem in blamed.items())
         values = [math.nan if i in blamed else next(scores) for i in range(len(samples))]
         return Scores(values, problems=problems)
@@ -147,7 +152,12 @@ class FunctionScorer:
             ) from error
         return checked_scores(result, samples, self.name)
 
-    def _call(self, samples: Sequence[Sample]) -> list[float]:
+    def call_once(self, samples: Sequence[Sample]) -> list[float]:
+        """One call, wherever it is made; nobody looks for who is to blame.
+
+        Raises:
+            ScorerError: as for a plain call.
+        """
         if self.child is None:
             return self.call_here(samples, self.limits.seconds)
         try:
@@ -168,7 +178,7 @@ def _with_blamed(
         return error
     index, first = next(iter(blamed.items()))
     count = (
-        "" if most == 0 else f"; more than {most} completions of one call (task.errors.per_step)"
+        "" if most == 0 else f"; more than {most} of {len(samples)} completions (task.errors.share)"
     )
     return type(first)(f"{first}, on {of_sample(samples[index])}{count}")
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from torch import Tensor
 
+from kltune.tasks.scorers import Scores
 from kltune.trainer.advantage import Advantages
 from kltune.trainer.controller import ControlState
 from kltune.trainer.logprobs import Hidden, Logprobs
@@ -27,6 +28,8 @@ class Batch:
     """Raw scores; NaN where the proxy could not judge."""
     shaped: tuple[Shaped, ...]
     """What is paid for them, one per slot."""
+    judged: tuple[Scores, ...] = ()
+    """All that the proxy said, one per slot."""
 
     def only(self, row: int, *, compact: bool = False) -> Batch:
         """The same of one slot; ``compact``: as wide as its own longest completion."""
@@ -37,6 +40,7 @@ class Batch:
             self.rollout.only(row, compact=compact),
             self.proxy_KN[one],
             self.shaped[one],
+            self.judged[one],
         )
 
     def between(self, first: int, end: int) -> Batch:
@@ -54,6 +58,7 @@ class Batch:
                 )
                 for one in self.shaped
             ),
+            self.judged,
         )
 
 

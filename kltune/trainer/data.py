@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 
+from kltune.errors import SpecError
 from kltune.tasks.protocol import Prompt, Sample, Scorer
-from kltune.trainer.encode import PaddedPrompts, pad_left
+from kltune.trainer.encode import PaddedPrompts, PromptEncoder, pad_left
 from kltune.trainer.model import LoadedModel
 from kltune.trainer.rollout import Rollout
+from kltune.trainer.text_rules import text_rules
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,35 @@ class EncodedPrompts:
 def encode_all(encoder: Callable[[Prompt], list[int]], prompts: Sequence[Prompt]) -> EncodedPrompts:
     """Encode every prompt once."""
     return EncodedPrompts(tuple(prompts), tuple(tuple(encoder(prompt)) for prompt in prompts))
+
+
+def encode_split(encoder: PromptEncoder, prompts: Sequence[Prompt], split: str) -> EncodedPrompts:
+    """Encode every prompt of a split once; nothing is ever cut.
+
+    Raises:
+        SpecError: some are too long (how many, and the longest), or can't be encoded.
+    """
+    rows = tuple(tuple(encoder.ids(prompt)) for prompt in prompts)
+    limit = encoder.max_tokens
+    long = [i for i, row in enumerate(rows) if limit is not None and len(row) > limit]
+    if long:
+        worst = max(long, key=lambda i: len(rows[i]))
+        raise SpecError(
+            f"task.prompts: {len(long):,} of {len(rows):,} {split} prompts have more than {limit} tokens (the "
+            f"longest, {prompts[worst].id!r}, has {len(rows[worst])}): the limit is trainer.max_prompt_tokens, or the "
+            "model's own less max_new_tokens; shorten them, or give trainer.max_prompt_tokens with "
+            "long_prompts: drop"
+        )
+    return EncodedPrompts(tuple(prompts), rows)
+
+
+def with_text_rules(
+    loaded: LoadedModel, stop: Sequence[str], answer_after: str | None
+) -> LoadedModel:
+    """The same model whose completions end at stop strings too, and have their answer after a marker."""
+    rules = text_rules(loaded.tokenizer, stop, answer_after)
+    stop_ids = tuple(sorted({*loaded.stop_ids, *rules.stop_ids}))
+    return replace(loaded, text_rules=rules, stop_ids=stop_ids)
 
 
 def spread_evenly(count: int, wanted: int) -> list[int]:
@@ -75,7 +106,10 @@ def samples_of(
     ended = rollout.ended_KN[slot].tolist()
     valid = [tuple(row[:length]) for row, length in zip(rows, lengths, strict=True)]
     texts = loaded.tokenizer.batch_decode(valid, skip_special_tokens=True)
+    parts = [loaded.text_rules.parts(text) for text in texts]
     return [
-        Sample(prompt, text, ids, bool(is_ended))
-        for prompt, text, ids, is_ended in zip(prompts, texts, valid, ended, strict=True)
+        Sample(prompt, answer, ids, bool(is_ended), thought)
+        for prompt, (thought, answer), ids, is_ended in zip(
+            prompts, parts, valid, ended, strict=True
+        )
     ]

@@ -250,7 +250,7 @@ def _kept(
         EvalSample(
             prompt_id=rows.samples[i].prompt.id,
             prompt=rows.samples[i].prompt.text,
-            completion=rows.samples[i].text,
+            completion=rows.samples[i].thought + rows.samples[i].text,
             gold=gold[i],
             proxy=proxy[i],
             kl_seq=rows.exact_seq[i],

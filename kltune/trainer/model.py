@@ -23,6 +23,7 @@ from kltune.spec.model import ModelSpec
 from kltune.trainer.base_dtype import base_dtype
 from kltune.trainer.fused.model import FusedModel, fuse
 from kltune.trainer.head import Head
+from kltune.trainer.hub import in_reach, trouble_words
 from kltune.trainer.logit_rule import PLAIN, LogitRule, own_rule
 from kltune.trainer.runnable import (
     body_of,
@@ -36,6 +37,7 @@ from kltune.trainer.weight_memory import refuse_too_large
 
 if TYPE_CHECKING:
     from kltune.trainer.sources import ModelSource
+from kltune.trainer.text_rules import NO_RULES, TextRules
 
 HEAD_TOLERANCE = 1e-3
 """Largest difference between our head on hidden states and the model's own forward, relative to its largest logit."""
@@ -69,6 +71,7 @@ class LoadedModel:
     """Our own forward, where the model is of a known family; None: the model's own is used."""
     takes_positions: bool = True
     """Whether the forward wants positions; ALiBi's finds distances in the mask."""
+    text_rules: TextRules = NO_RULES
     unread_weights: tuple[str, ...] = ()
     """Weights of its files that its config has no place for."""
 
@@ -143,10 +146,12 @@ def load_model(spec: ModelSpec, source: ModelSource, device: str, precision: str
         EnvironmentMissingError: no such device, or a hub that can't be reached.
     """
     accelerator = place(device, precision)
+    source = in_reach(source)
     transformers_logging.disable_progress_bar()
     dtype = base_dtype(spec, accelerator.device)
     gguf = {} if source.gguf_file is None else {"gguf_file": source.gguf_file}
-    common = {"trust_remote_code": spec.trust_remote_code, **gguf}
+    trust = spec.trust_remote_code
+    common = {"trust_remote_code": trust, "local_files_only": source.is_cached, **gguf}
     refuse_too_large(spec, source, accelerator.device)
     try:
         tokenizer = AutoTokenizer.from_pretrained(source.pretrained, **common)
@@ -160,7 +165,7 @@ def load_model(spec: ModelSpec, source: ModelSource, device: str, precision: str
         first = (str(error).strip() or type(error).__name__).splitlines()[0]
         if source.kind == "hub":
             raise EnvironmentMissingError(
-                f"model.base: {spec.base!r} could not be loaded from the hub: {first}"
+                f"model.base: {spec.base!r} could not be loaded from the hub: {trouble_words(source, first)}"
             ) from error
         raise SpecError(f"model.base: {spec.base!r} could not be loaded: {first}") from error
     refuse_missing(spec.base, model, found)

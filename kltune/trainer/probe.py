@@ -50,7 +50,9 @@ class ProbeSettings:
 
 def is_enumerated(parts: BankParts) -> bool:
     """Whether the space of completions is small enough to be looked at as a whole."""
-    return is_small(parts.loaded.vocabulary, parts.settings.trainer.max_new_tokens)
+    # Which completions a stop string allows can't be counted off by ids.
+    is_by_ids = not parts.loaded.text_rules.stop
+    return is_by_ids and is_small(parts.loaded.vocabulary, parts.settings.trainer.max_new_tokens)
 
 
 def num_blocks(parts: BankParts, prompts: EncodedPrompts, settings: ProbeSettings) -> int:

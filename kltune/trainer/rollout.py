@@ -46,11 +46,11 @@ class Rollout:
     ids_KNT: Tensor
     """Pad ids after the first stop token."""
     mask_KNT: Tensor
-    """True up to and including the first stop token."""
+    """True up to and including the first stop token, or the one that completes a stop string."""
     sampler_logprobs_KNT: Tensor
     """Of the sampled tokens, by the decode loop itself; 0 where masked."""
     ended_KN: Tensor
-    """True where a stop token came before the length limit."""
+    """True where a stop token or a stop string came before the length limit."""
 
     @property
     def lengths_KN(self) -> Tensor:
@@ -132,7 +132,7 @@ def rollout(
         with in_use:
             decoder = TransformersDecoder(loaded, prompts, group)
             drawn = draw(loaded, decoder, uniforms_KNT, sampling)
-    ids_KNT, mask_KNT, logprobs_KNT, finished_KN = drawn
+    ids_KNT, mask_KNT, logprobs_KNT, finished_KN = loaded.text_rules.cut(drawn, loaded.pad_id)
     length = sampling.max_new_tokens
     used = int(mask_KNT.any(dim=(0, 1)).sum()) if sampling.compact else length
     return Rollout(
@@ -198,6 +198,7 @@ def draw(loaded: LoadedModel, decoder: Decoder, uniforms_KNT: Tensor, sampling: 
         logprobs_KNT[slots_K1, rows_Kn, t] = logprob_Kn.where(live_Kn, 0.0)
         mask_KNT[slots_K1, rows_Kn, t] = live_Kn
         finished_KN[slots_K1, rows_Kn] |= torch.isin(token_Kn, stops)
+        finished_KN |= loaded.text_rules.ended_KN(ids_KNT, ~finished_KN, t)
         if t == length - 1 or bool(finished_KN.all()):
             break
         if sampling.compact:

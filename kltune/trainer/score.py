@@ -8,14 +8,26 @@ from contextlib import contextmanager
 
 import torch
 
-from kltune.errors import KltuneError, TrialFault
+from kltune.errors import KltuneError, ServiceError, TrialFault
 from kltune.tasks.protocol import Sample, Scorer
+from kltune.tasks.scorers import Scores, detailed
 
 
 def score_samples(
     scorer: Scorer, samples: Sequence[Sample], slot: int, *, may_skip: bool = False
 ) -> list[float]:
-    """Call ``scorer`` on one slot's samples.
+    """Call ``scorer`` on one slot's samples; see :func:`score_batch`.
+
+    Raises:
+        TrialFault: the scorer failed.
+    """
+    return score_batch(scorer, samples, slot, may_skip=may_skip).values
+
+
+def score_batch(
+    scorer: Scorer, samples: Sequence[Sample], slot: int, *, may_skip: bool = False
+) -> Scores:
+    """Call ``scorer`` on one slot's samples; parts of a sum and completions that it failed on come along.
 
     One call per slot: a scorer that looks at its whole batch must not see other trials.
     What it changes of torch's state for the process (gradients off, another default type) is put back.
@@ -24,11 +36,14 @@ def score_samples(
     Raises:
         TrialFault: the scorer raised, returned the wrong number of scores, one that is not
             finite (or, where it may not skip, missing), or none at all.
+        ServiceError: a judge can't be asked now.
     """
     try:
         with _torch_state_kept():
-            given = scorer(samples)
-            scores = [math.nan if value is None else float(value) for value in given]
+            found = detailed(scorer, samples)
+            scores = found.values
+    except ServiceError:
+        raise  # no trial's fault: the study stops, and can go on
     except KltuneError as error:
         text = str(error)
         named = text if text.startswith("scorer ") else f"scorer {scorer.name}: {text}"
@@ -51,10 +66,11 @@ def score_samples(
                 f"(prompt {sample.prompt.id!r})",
             )
     if samples and all(math.isnan(value) for value in scores):
+        first = f"; {found.problems[0]}" if found.problems else ""
         raise TrialFault(
-            (slot,), f"scorer {scorer.name} could score none of {len(samples)} completions"
+            (slot,), f"scorer {scorer.name} could score none of {len(samples)} completions{first}"
         )
-    return scores
+    return found
 
 
 @contextmanager

@@ -33,6 +33,8 @@ class ModelSource:
     kind: Literal["builtin", "package", "folder", "hub"]
     adapter: str | None = None
     """Absolute folder of the LoRA adapter that is merged into it once loaded."""
+    is_cached: bool = False
+    """Of a hub id: only the cache is looked into, since the hub is out of reach (trainer/hub.py)."""
 
 
 def find_model(spec: ModelSpec, look_up: LookUp) -> ModelSource:

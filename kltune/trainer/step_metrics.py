@@ -11,6 +11,7 @@ from statistics import fmean
 import torch
 from torch import Tensor
 
+from kltune.metrics.part_names import part_metric
 from kltune.metrics.record import StepMetrics
 from kltune.spec.trial import ControllerKind
 from kltune.trainer import kl
@@ -58,6 +59,7 @@ def step_metrics(
     values = {
         **_distances(parts, batch, learned, outcome),
         **_scores(parts, batch, learned, row),
+        **_parts(batch, row),
         **_updates(parts, learned.updates[row], learned.credits[row].kl_clipped_tokens, tokens),
         **_values(batch, learned, row),
         **_lengths(batch, row, tokens),
@@ -86,7 +88,19 @@ def step_metrics(
             batch.rollout.mask_KNT[row],
             parts.settings.trainer.max_new_tokens,
         ),
+        score_errors=batch.judged[row].problems if batch.judged else (),
     )
+
+
+def _parts(batch: Batch, row: int) -> dict[str, float]:
+    """What each part of a weighted proxy gave, and how many completions it failed on."""
+    if not batch.judged:
+        return {}
+    judged = batch.judged[row]
+    known = {n: [v for v in vs if not math.isnan(v)] for n, vs in judged.parts.items()}
+    values = {part_metric(name): fmean(scores) for name, scores in known.items() if scores}
+    count = len(judged.problems)
+    return {**values, "train/score_errors": float(count)} if count else values
 
 
 def _operations(parts: BankParts, batch: Batch, row: int) -> float:

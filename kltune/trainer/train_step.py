@@ -13,6 +13,7 @@ import torch
 from kltune.errors import OutOfMemoryFault
 from kltune.metrics.record import StepMetrics
 from kltune.spec.trial import KLUnit
+from kltune.tasks.scorers import Scores
 from kltune.trainer import step_metrics
 from kltune.trainer.batch import Batch, Learned, SlotOutcome
 from kltune.trainer.controller import next_control
@@ -21,7 +22,7 @@ from kltune.trainer.keyed import Purpose, prompt_indices, uniforms
 from kltune.trainer.micro_batch import within_memory
 from kltune.trainer.parts import BankParts
 from kltune.trainer.rollout import Rollout, rollout
-from kltune.trainer.score import score_samples
+from kltune.trainer.score import score_batch
 from kltune.trainer.shaping import Shaped, shape_scores
 from kltune.trainer.slot import SlotState
 from kltune.trainer.update import learn
@@ -118,20 +119,28 @@ def _score(
     parts: BankParts, slots: tuple[int, ...], states: Mapping[int, SlotState], drawn: Rollout
 ) -> Batch:
     trainer, train = parts.settings.trainer, parts.data.train
-    scores: list[list[float]] = []
+    judged: list[Scores] = []
     for row, slot in enumerate(slots):
         state = states[slot]
         indices = prompt_indices(state.spec.seed, state.step, len(train), trainer.prompts)
         per_row = [train.prompts[i] for i in indices for _ in range(trainer.group_size)]
         samples = samples_of(parts.loaded, drawn, row, per_row)
-        scores.append(score_samples(parts.data.proxy, samples, slot, may_skip=True))
+        judged.append(score_batch(parts.data.proxy, samples, slot, may_skip=True))
+    scores = [one.values for one in judged]
     proxy_KN = torch.tensor(scores, dtype=torch.float32, device=parts.loaded.device)
     initial = (parts.settings.scale.mean, parts.settings.scale.std)
     shaped: list[Shaped] = [
         shape_scores(proxy_N, trainer.reward, initial, states[slot].scores)
         for proxy_N, slot in zip(proxy_KN, slots, strict=True)
     ]
-    return Batch(slots, tuple(states[slot] for slot in slots), drawn, proxy_KN, tuple(shaped))
+    return Batch(
+        slots,
+        tuple(states[slot] for slot in slots),
+        drawn,
+        proxy_KN,
+        tuple(shaped),
+        tuple(judged),
+    )
 
 
 def _finish_slot(parts: BankParts, batch: Batch, learned: Learned, row: int) -> SlotOutcome:

@@ -65,7 +65,9 @@ def num_weights(spec: ModelSpec, source: ModelSource) -> tuple[int, bool]:
         return (path.stat().st_size // _LARGEST_GGUF_WEIGHT if path.is_file() else 0), True
     trust = spec.trust_remote_code
     try:
-        config = AutoConfig.from_pretrained(source.pretrained, trust_remote_code=trust)
+        config = AutoConfig.from_pretrained(
+            source.pretrained, trust_remote_code=trust, local_files_only=source.is_cached
+        )
         with torch.device("meta"):
             model = AutoModelForCausalLM.from_config(config, trust_remote_code=trust)
     except (OSError, ValueError, ImportError, RuntimeError, AttributeError, TypeError) as error:

@@ -11,6 +11,7 @@ import time
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final
 
 from kltune.metrics.gold_names import gold_metric
 from kltune.metrics.jsonl import append_rows, write_json
@@ -19,6 +20,9 @@ from kltune.metrics.record import EvalMetrics, EvalSample, StepMetrics, TokenPro
 from kltune.metrics.rows import CONFIG, EVALS, EVENTS, OUTLIERS, SAMPLES, STEPS, TOKENS
 from kltune.spec.trial import BetaUnit, KLUnit, TrialSpec
 from kltune.trial.outcome import STATE_OF, TrialOutcome
+
+_SHOWN_ERRORS: Final = 3
+_SHOWN_CHARS: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +95,11 @@ class TrialFolder:
         # The profile first: whoever sees the step's row finds its profile too.
         if metrics.profile is not None:
             append_rows(self.path / TOKENS, [{**head, **_profile_row(metrics.profile)}])
+        if metrics.score_errors:
+            shown = [text[:_SHOWN_CHARS] for text in metrics.score_errors[:_SHOWN_ERRORS]]
+            self.append_event(
+                "score_errors", metrics.step, count=len(metrics.score_errors), examples=shown
+            )
         append_rows(self.path / STEPS, [{**head, **values, **trl_names(values)}])
 
     def append_eval(self, metrics: EvalMetrics) -> None:

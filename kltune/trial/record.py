@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import nan
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from kltune.errors import StudyError
-from kltune.metrics.jsonl import read_json, read_rows
+from kltune.metrics.jsonl import Damage, decode, read_json, read_rows
 from kltune.metrics.record import TokenProfile
 from kltune.metrics.rows import (
     CONFIG,
@@ -41,6 +41,21 @@ class Warned:
     """Steps done when it was told."""
 
 
+_SHOWN_ERRORS: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreErrors:
+    """What ``task.errors: {action: skip}`` passed over in a trial."""
+
+    count: int
+    """Completions."""
+    steps: int
+    """In how many steps."""
+    examples: tuple[str, ...]
+    """A few of them: prompt, completion and error."""
+
+
 @dataclass(frozen=True, slots=True)
 class TrialRecord:
     """Everything that the folder of a trial says."""
@@ -64,6 +79,8 @@ class TrialRecord:
     """Steps of earlier attempts that are not in ``steps``: run, and thrown away."""
     overtaken_evals: tuple[Row, ...] = ()
     """The same of the evaluations."""
+    damage: tuple[Damage, ...] = ()
+    """Lines of its steps, evaluations and events that could not be read and are left out."""
 
     @property
     def warnings(self) -> tuple[Warned, ...]:
@@ -78,13 +95,24 @@ class TrialRecord:
             for event in standing_warnings(self.events)
         )
 
+    @property
+    def score_errors(self) -> ScoreErrors | None:
+        """Completions that the proxy failed on and that count as unscored, over all attempts; none where there are none."""
+        found = [event for event in self.events if event.get("event") == "score_errors"]
+        if not found:
+            return None
+        examples = dict.fromkeys(str(text) for event in found for text in event["examples"])
+        count = sum(int(event["count"]) for event in found)
+        return ScoreErrors(count, len(found), tuple(examples)[:_SHOWN_ERRORS])
+
 
 def read_trial(folder: Path) -> TrialRecord:
     """Read one trial's folder.
 
     Of a step that several attempts ran, the latest attempt's row counts. What an earlier
     attempt did beyond the step from which a later one went on is left out: it belongs to
-    weights that no longer exist. Raises `StudyError` where there is no readable config.
+    weights that no longer exist. Raises `StudyError` where there is no readable config, or where a row
+    says what this version does not know.
     """
     config_path = folder / CONFIG
     if not config_path.exists():
@@ -96,9 +124,13 @@ def read_trial(folder: Path) -> TrialRecord:
         origin, sigma_r = str(config["origin"]), config["sigma_r"]
     except (KeyError, TypeError, ValueError) as error:
         raise StudyError(f"{config_path}: not a trial's config ({error})") from error
-    events = read_rows(folder / EVENTS)
-    all_steps, all_evals = read_rows(folder / STEPS), read_rows(folder / EVALS)
-    steps, evals = merge_attempts(all_steps, events), merge_attempts(all_evals, events)
+    damage: list[Damage] = []
+    events = read_rows(folder / EVENTS, damage)
+    all_steps, all_evals = (read_rows(folder / name, damage) for name in (STEPS, EVALS))
+    try:
+        steps, evals = merge_attempts(all_steps, events), merge_attempts(all_evals, events)
+    except (KeyError, TypeError, ValueError) as error:
+        raise StudyError(f"{folder}: a row is not one of a trial's record ({error!r})") from error
     return TrialRecord(
         number=number,
         attempt=attempt,
@@ -108,10 +140,11 @@ def read_trial(folder: Path) -> TrialRecord:
         steps=steps,
         evals=evals,
         events=events,
-        outcome=_outcome(number, attempt, events),
+        outcome=_outcome(folder, number, attempt, events),
         folder=folder,
         overtaken_steps=_rest(all_steps, steps),
         overtaken_evals=_rest(all_evals, evals),
+        damage=tuple(damage),
     )
 
 
@@ -173,17 +206,38 @@ def _rest(rows: Sequence[Row], kept: Sequence[Row]) -> tuple[Row, ...]:
     return tuple(row for row in rows if id(row) not in ids)
 
 
-def _outcome(number: int, attempt: int, events: Sequence[Mapping[str, Any]]) -> TrialOutcome | None:
+def _outcome(
+    folder: Path, number: int, attempt: int, events: Sequence[Mapping[str, Any]]
+) -> TrialOutcome | None:
     last = last_ending(events, attempt)
     if last is None:
         return None
-    return TrialOutcome(
-        trial_number=number,
-        attempt=int(last["attempt"]),
-        verdict=Verdict(StopReason(last["reason"]), str(last["detail"])),
-        steps_run=int(last["steps_run"]),
-        value=last["value"],
-        is_feasible=last["feasible"],
-        constraint=last["constraint"],
-        best_step=last["best_step"],
-    )
+    try:
+        return TrialOutcome(
+            trial_number=number,
+            attempt=int(last["attempt"]),
+            verdict=Verdict(StopReason(last["reason"]), str(last["detail"])),
+            steps_run=int(last["steps_run"]),
+            value=last["value"],
+            is_feasible=last["feasible"],
+            constraint=last["constraint"],
+            best_step=last["best_step"],
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        path = folder / EVENTS
+        reason = last.get("reason")
+        why = (
+            f"the trial ended by {reason!r}, which this kltune does not know"
+            if reason not in {known.value for known in StopReason}
+            else f"not the end of a trial ({error!r})"
+        )
+        raise StudyError(
+            f"{path}, line {_line_of(path, last)}: {why}; was it written by a newer kltune? "
+            "That one can read it"
+        ) from error
+
+
+def _line_of(path: Path, row: Mapping[str, Any]) -> int:
+    """Where a row that was read stands, from 1."""
+    lines = path.read_bytes().split(b"\n")
+    return next((n for n, line in enumerate(lines, 1) if decode(line) == row), 0)

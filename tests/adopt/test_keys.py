@@ -33,13 +33,16 @@ def test_references_are_followed_in_the_file_and_in_the_defaults() -> None:
     assert of({"a.b": "${a.b}"}).value("a.b") is None  # round in a circle: no value
 
 
-def test_a_vital_value_that_is_not_plain_is_refused_and_another_is_the_default() -> None:
+def test_a_vital_value_that_is_not_plain_is_refused_and_another_is_not_known() -> None:
     found = of({}, {"algorithm.lam": "$LAM"})
     with pytest.raises(SpecError, match=r"algorithm.lam is \$LAM, no plain value"):
         found.number("algorithm.lam", is_vital=True)
-    assert found.number("algorithm.lam") == 1.0
+    assert found.number("algorithm.lam", field="critic.gae_lambda") == 1.0
+    assert found.unclear == {"critic.gae_lambda": "algorithm.lam is $LAM"}
+    assert found.sources["critic.gae_lambda"] == "algorithm.lam (unknown: set in the file to $LAM)"
+    assert found.defaults == {}
     assert found.warnings == [
-        "algorithm.lam is $LAM, no plain value: the default of verl 0.9.0 is taken (1.0)"
+        "algorithm.lam is $LAM, no plain value: what it is set to is not known"
     ]
 
 

@@ -54,7 +54,7 @@ def test_a_trainer_that_kltune_does_not_have_is_refused_by_the_files_key(tmp_pat
 
 def test_sizes_below_one_are_refused(tmp_path: Path) -> None:
     text = "algorithm: {adv_estimator: grpo}\ndata: {train_batch_size: 0}\n"
-    assert "data.train_batch_size: a number above 0" in refusal(tmp_path, "verl", text)
+    assert "data.train_batch_size must be a number above 0" in refusal(tmp_path, "verl", text)
 
 
 def test_minibatches_must_fill_the_step() -> None:

@@ -96,8 +96,54 @@ def test_what_is_added_to_a_variable_is_kept() -> None:
     assert overrides_of(text).values == {"a.b": 1, "a.c": 2}
 
 
-def test_a_key_that_stands_twice_is_said() -> None:
-    found = overrides_of("run a.b=1\nrun a.b=2\n")
+def test_a_key_that_stands_twice_in_a_command_is_said() -> None:
+    found = overrides_of("run a.b=1 a.b=2\n")
+    assert found.values == {"a.b": 2}
     assert found.notes == ("a.b stands there more than once: the last one, 2, is taken",)
     assert flags_of("run --a 1 --a 2").notes[0].startswith("--a stands there more than once")
     assert flags_of("run --a 1 --a 1").notes == ()
+
+
+def test_two_commands_with_different_values_leave_a_key_open_with_both_lines() -> None:
+    found = overrides_of("run a.b=1\nrun a.b=2\n")
+    assert (found.values, found.unreadable) == ({}, {"a.b": "1 in line 1 and 2 in line 2"})
+    assert overrides_of("run a.b=1\nrun a.b=1\n").values == {"a.b": 1}
+
+
+def test_a_stray_word_overrides_nothing_and_one_that_differs_is_named() -> None:
+    text = "python -m main_ppo a.b=1\necho a.b=9 a.c=9\na.b=2 a.d=3\n"
+    found = overrides_of(text, "main_ppo")
+    assert found.values == {}
+    assert found.unreadable == {
+        "a.b": "1 in line 1 and 2 in line 3",
+        "a.d": "3 outside the command that is started (line 3)",
+    }
+    other = "python sft.py a.b=7\npython -m main_ppo a.b=1\n"
+    assert overrides_of(other, "main_ppo").values == {"a.b": 1}
+
+
+def test_an_array_counts_where_it_is_expanded_alone() -> None:
+    text = 'A=(a.b=1\n  a.c=2)\nB=(a.b=7)\nrun "${A[@]}" a.d=3\n'
+    assert overrides_of(text).values == {"a.b": 1, "a.c": 2, "a.d": 3}
+    text = 'A=(\n  a.b=$(nproc)\n  a.c=2  # (two\n)\nrun "${A[@]}"\n'
+    assert overrides_of(text).values == {"a.c": 2}
+
+
+def test_what_one_branch_adds_is_not_guessed() -> None:
+    text = 'A=(a.b=1)\nif x; then\n  A+=(a.c=2)\n  E="a.e=5"\nfi\nrun "${A[@]}" $E\n'
+    found = overrides_of(text)
+    assert found.values == {"a.b": 1}
+    assert found.unreadable == {
+        "a.c": "2 in a branch of the script alone (line 3)",
+        "a.e": "5 in a branch of the script alone (line 4)",
+    }
+
+
+def test_a_command_in_quotes_is_its_words() -> None:
+    text = 'CMD="python -m main_ppo a.b=1 \\\n a.c=2"\neval "$CMD"\n'
+    assert overrides_of(text, "main_ppo").values == {"a.b": 1, "a.c": 2}
+
+
+def test_what_is_passed_on_is_no_value_of_the_last_flag() -> None:
+    assert flags_of('run --a 1 "$@"').values == {"--a": 1}
+    assert flags_of("run --a 1 $MORE").values == {"--a": 1}

@@ -252,3 +252,31 @@ def test_the_example_runs(tmp_path: Path) -> None:
 
 def test_the_example_is_ten_lines_or_so() -> None:
     assert len(example().strip().splitlines()) <= 12
+
+
+def test_a_file_that_is_not_there_is_called_by_its_name() -> None:
+    with pytest.raises(SpecError, match=r"nope\.yaml"):
+        kltune.sweep("nope.yaml")
+
+
+@pytest.mark.parametrize("spec", [None, 3, ["a.yaml"]])
+def test_what_is_no_spec_is_told_in_one_sentence(spec: Any) -> None:
+    with pytest.raises(SpecError, match="^spec: must be the path of a YAML file, or a mapping"):
+        kltune.sweep(spec)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ({"study": 5}, r"^study: must be a path \(got 5\)"),
+        ({"set": 3}, "^set: must be KEY=VALUE texts"),
+        ({"set": [1]}, "^set: must be KEY=VALUE texts"),
+        ({"trials": "x"}, "budget.trials: "),
+        ({"trials": 2.5}, "budget.trials: "),
+    ],
+)
+def test_an_argument_of_a_wrong_type_is_told_in_one_sentence(
+    arguments: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(SpecError, match=told):
+        kltune.sweep(QUICK, **arguments)

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 import pytest
 from page_case import HOSTILE, frontier, report
+
+from kltune.report.document import Document, Grid, Section
 
 if TYPE_CHECKING:
     from tests.browser.conftest import Seen, Show
@@ -85,6 +88,54 @@ def test_durations_sort_by_their_length(show: Show) -> None:
     with show(report(6)) as seen:
         seen.page.locator(".trials th button", has_text="time").click()
         assert numbers(seen) == [0, 2, 4, 1, 3, 5]
+
+
+def table(header: tuple[str, ...], *rows: tuple[str, ...]) -> Document:
+    """A report that is a table of all trials alone."""
+    grid = Grid(header, rows, kind="trials")
+    section = Section("All trials", "trials", (grid,))
+    return Document("t", "", "h", is_answer=True, sections=(section,))
+
+
+def test_numbers_inside_a_setting_sort_by_their_value(show: Show) -> None:
+    settings = (
+        "k1-reward 0.5",
+        "k1-reward 0.12",
+        "k10-loss 0.1",
+        "k1-reward 5e-05",
+        "k2-loss 9",
+        "k2-loss 10",
+    )
+    rows = [(str(n), setting) for n, setting in enumerate(settings)]
+    with show(table(("trial", "setting"), *rows)) as seen:
+        seen.page.locator(".trials th button", has_text="setting").click()
+        assert numbers(seen) == [3, 1, 0, 4, 5, 2]
+
+
+def test_in_print_the_table_of_trials_breaks_no_word(show: Show) -> None:
+    header = ("trial", "setting", "state", "beta range", "why it ended", "from", "time")
+    why = "gold fell from 0.9 at step 30, the best checkpoint, " * 4
+    row = ("0", "k1-reward 0.5", "complete", "0.1 – 0.2", why, "Sobol point", "1 min 2 s")
+    with show(table(header, row)) as seen:
+        seen.page.set_viewport_size({"width": 700, "height": 900})
+        assert seen.page.locator(".trials td", has_text="Sobol").is_visible()
+        seen.page.emulate_media(media="print")
+        assert not seen.page.locator(".trials td", has_text="Sobol").is_visible()
+        state = seen.page.locator(".trials td", has_text="complete").first
+        lines = "e => { const r = document.createRange(); r.selectNodeContents(e); return new Set([...r.getClientRects()].map((b) => b.top)).size; }"
+        assert state.evaluate(lines) == 1
+        said = "getComputedStyle(document.querySelector('.trials'), '::before').content"
+        assert "Not printed" in seen.page.evaluate(said)
+
+
+def test_on_a_phone_a_table_of_three_columns_is_whole(show: Show) -> None:
+    header = ("told apart are", "low seed noise", "middle seed noise", "high seed noise")
+    row = ("two settings that were named beforehand", *["0.23 gold or more"] * 3)
+    grid = Grid(header, (row,), numeric=frozenset((1, 2, 3)))
+    page = dataclasses.replace(table(("trial",)), sections=(Section("P", "power", (grid,)),))
+    with show(page) as seen:
+        seen.page.set_viewport_size({"width": 375, "height": 800})
+        assert seen.page.locator("#power .scroll").evaluate("e => e.scrollWidth <= e.clientWidth")
 
 
 def test_the_filter_takes_words_and_a_state(show: Show) -> None:

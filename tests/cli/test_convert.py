@@ -19,7 +19,7 @@ def test_every_flag_reaches_the_request(monkeypatch: pytest.MonkeyPatch) -> None
     seen: list[ConvertRequest] = []
     monkeypatch.setattr(convert, "run_convert", lambda request: seen.append(request) or 0)
     args = "c.yaml --from verl --to trl --from-version 0.8.0 --to-version 1.9.0 --sigma .5 "
-    args += "--mean-tokens 12.5 --batch 64 --group 8 --out there"
+    args += "--mean-tokens 12.5 --batch 64 --group 8 --max-new-tokens 96 --out there --force"
     done = CliRunner().invoke(app, args.split())
     assert (done.exit_code, done.output) == (0, "")
     assert seen == [
@@ -30,8 +30,9 @@ def test_every_flag_reaches_the_request(monkeypatch: pytest.MonkeyPatch) -> None
             from_version="0.8.0",
             to_version="1.9.0",
             sigma=0.5,
-            sizes=Sizes(64, 8, 12.5),
+            sizes=Sizes(64, 8, 12.5, 96),
             out=Path("there"),
+            force=True,
         )
     ]
 

@@ -149,9 +149,26 @@ def test_a_file_that_was_there_is_said_to_be_replaced(
 ) -> None:
     out = tmp_path / "there.txt"
     out.write_text("old", encoding="utf-8")
-    run_export(ExportRequest(study(tmp_path, loss_trials()), "verl", out=out))
+    run_export(ExportRequest(study(tmp_path, loss_trials()), "verl", out=out, force=True))
     assert f"replaced {out}" in capfd.readouterr().err
     assert out.read_text(encoding="utf-8") != "old"
+
+
+def test_the_study_s_database_is_not_written_over_by_an_export(tmp_path: Path) -> None:
+    path = study(tmp_path, loss_trials())
+    (path / "study.db").write_text("trials", encoding="utf-8")
+    for force in (False, True):
+        request = ExportRequest(path, "verl", out=path / "study.db", force=force)
+        with pytest.raises(SpecError, match=r"--out: .*study\.db belongs to the study itself"):
+            run_export(request)
+    assert (path / "study.db").read_text(encoding="utf-8") == "trials"
+    again = ExportRequest(path, "verl", out=tmp_path / "verl.yaml")
+    assert run_export(again) == run_export(again), "its own earlier output"
+
+
+def test_force_without_a_file_has_no_meaning(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="--force: only with --out FILE"):
+        ExportRequest(tmp_path, "verl", force=True).check()
 
 
 @pytest.mark.parametrize("to", ["verl", "json", "tripwire"])

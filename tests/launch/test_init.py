@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from adopt_case import ENDING, OPENRLHF_NEW
 
 from kltune.errors import ExitCode, RunError, SpecError
+from kltune.launch.assemble import find_inputs, load_ground
 from kltune.launch.init import InitRequest, run_init, study_name
 from kltune.spec.checks import check_paths
 from kltune.spec.load import load_spec
@@ -242,3 +244,53 @@ def test_another_trainer_s_config_becomes_the_spec_and_flags_win_over_it(
     run_init(kept)
     spec = load_spec(Path("b.yaml")).spec
     assert (spec.model.base, spec.trainer.algorithm) == ("builtin:kitchen", "rloo")
+
+
+CONFIGS = {
+    "verl": VERL.replace("512", "8192"),
+    "openrlhf": OPENRLHF_NEW.replace("max_new_tokens 64", "max_new_tokens 4096"),
+    "nemo-rl": """
+grpo: {num_prompts_per_step: 32, num_generations_per_prompt: 16}
+loss_fn: {reference_policy_kl_penalty: 0.01}
+policy: {model_name: org/large, max_total_sequence_length: 512, generation: {max_new_tokens: 512}}
+""",
+    "trl": """
+from trl import GRPOConfig, GRPOTrainer
+config = GRPOConfig(output_dir="x", beta=0.04, max_completion_length=1024, num_generations=8)
+trainer = GRPOTrainer(model="org/large", args=config)
+""",
+}
+
+
+@pytest.mark.parametrize("trainer", sorted(CONFIGS))
+def test_a_large_run_s_config_on_the_built_in_task_gives_a_spec_that_can_be_loaded(
+    trainer: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = Path(f"given{ENDING[trainer]}")
+    given.write_text(CONFIGS[trainer], encoding="utf-8")
+    request = InitRequest(Path("mine.yaml"), task="kitchen", source=(trainer, given))
+    assert run_init(request) == ExitCode.DONE
+    loaded = load_spec(Path("mine.yaml"))
+    spec = loaded.spec
+    assert spec.model.base == "builtin:kitchen", (
+        "the task's own model, whatever the large run trains"
+    )
+    assert spec.trainer.max_new_tokens == 112
+    assert "trainer.max_new_tokens: 112 instead of" in capsys.readouterr().err
+    text = " ".join(loaded.text.replace("#", "").split())
+    assert "128 positions, prompts included" in text
+    if trainer in ("verl", "nemo-rl"):  # the others name no model that is read
+        assert "--model chooses another" in text
+    ground = load_ground(spec, find_inputs(loaded), None)  # what the next command does
+    assert ground.loaded.model.config.max_position_embeddings == 128
+
+
+def test_a_model_that_is_named_by_flag_is_kept_and_its_room_too(here: Path) -> None:
+    (here / "verl.yaml").write_text(CONFIGS["verl"], encoding="utf-8")
+    source = ("verl", Path("verl.yaml"))
+    small = InitRequest(
+        Path("a.yaml"), task="kitchen", source=source, model="builtin:kitchen-small"
+    )
+    run_init(small)
+    spec = load_spec(Path("a.yaml")).spec
+    assert (spec.model.base, spec.trainer.max_new_tokens) == ("builtin:kitchen-small", 112)

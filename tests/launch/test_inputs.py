@@ -10,6 +10,7 @@ from spec_files import own_task, write
 from kltune.errors import StudyError
 from kltune.launch.assemble import find_inputs
 from kltune.launch.inputs import check_inputs, fingerprints, note_inputs
+from kltune.metrics.jsonl import read_json
 from kltune.spec.load import load_spec
 
 CODE = "def proxy(completions): return [len(c) for c in completions]\n"
@@ -54,6 +55,18 @@ def test_what_the_first_session_saw_is_kept(tmp_path: Path) -> None:
     check_inputs(tmp_path / "study", first)
 
 
+def test_where_prompts_come_from_is_noted_and_decides_nothing(tmp_path: Path) -> None:
+    first = prints_of(tmp_path, CODE)
+    task = find_inputs(load_spec(tmp_path / "spec.yaml")).task
+    note_inputs(tmp_path / "study", first, task)
+    kept = read_json(tmp_path / "study" / "inputs.json")
+    check_inputs(tmp_path / "study", first)
+    facts = kept["prompts"]
+    assert facts["source"] == "prompts.txt"
+    assert facts["columns"] == []
+    assert facts["splits"]["train"] == {"prompts": 6, "sha256": task.digests["train"]}
+
+
 def test_a_study_without_the_file_passes(tmp_path: Path) -> None:
     check_inputs(tmp_path, {"gold": "x"})
 
@@ -77,6 +90,30 @@ def test_another_further_gold_is_refused_by_its_name(tmp_path: Path) -> None:
     check_inputs(study, prints(tone))
     with pytest.raises(StudyError, match="gold tone changed"):
         check_inputs(study, prints(tone.replace("'!'", "'?'")))
+
+
+def test_another_weight_or_another_file_of_recorded_scores_is_refused(tmp_path: Path) -> None:
+    def prints(weight: float, score: int) -> dict[str, str]:
+        spec = own_task(tmp_path)
+        part = {"function": "rewards.py:proxy", "weight": weight}
+        spec["task"] |= {
+            "proxy": {"weighted": [part]},
+            "golds": {"people": {"recorded": "s.jsonl"}},
+        }
+        (tmp_path / "rewards.py").write_text(
+            CODE + "def gold(completions): return [1.0 for c in completions]\n", encoding="utf-8"
+        )
+        (tmp_path / "s.jsonl").write_text(f"{score}", encoding="utf-8")
+        text = "".join(f"question {i}\n" for i in range(12))
+        (tmp_path / "prompts.txt").write_text(text, encoding="utf-8")
+        inputs = find_inputs(load_spec(write(tmp_path, spec)))
+        return fingerprints(inputs.task, inputs.source)
+
+    study = tmp_path / "study"
+    note_inputs(study, prints(1.0, 1))
+    check_inputs(study, prints(1.0, 1))
+    with pytest.raises(StudyError, match=r"study: gold people, proxy changed"):
+        check_inputs(study, prints(2.0, 2))
 
 
 def test_another_start_adapter_is_refused_by_name(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kltune.errors import RunError
+from kltune.errors import RunError, SpecError
 from kltune.launch.put import put, refused
 
 
@@ -15,8 +15,8 @@ def test_a_file_is_written_and_said_to_be_replaced_where_there_was_one(tmp_path:
     out = tmp_path / "there"
     assert refused(out) == []
     assert put(out, "one") == "wrote"
-    assert refused(out) == []
-    assert put(out, "two") == "replaced"
+    assert refused(out, force=True) == []
+    assert put(out, "two", force=True) == "replaced"
     assert out.read_text(encoding="utf-8") == "two"
     assert [path.name for path in tmp_path.iterdir()] == ["there"]
 
@@ -44,7 +44,7 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
     link, file = tmp_path / "link", tmp_path / "file"
     file.write_text("old", encoding="utf-8")
     link.symlink_to(file)
-    assert put(link, "new") == "replaced"
+    assert put(link, "new", force=True) == "replaced"
     assert link.is_symlink()
     assert file.read_text(encoding="utf-8") == "new"
 
@@ -60,3 +60,66 @@ def test_a_folder_and_an_absent_folder_are_refused(tmp_path: Path) -> None:
 def test_a_disk_that_fails_is_an_error_of_the_run(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="can't be written"):
         put(tmp_path / "absent" / "file", "text")
+
+
+HEADS = (
+    "# verl 0.9.0, exported by kltune from study kitchen, trial 11 (recommended)\nactor: 1\n",
+    "#!/usr/bin/env bash\n# openrlhf 0.11.0, converted by kltune from a.py (trl 1.16.0): x\n",
+    "# nemo-rl 0.7.0, exported by kltune from study a, trial 0\n",
+    '"""Tripwire for a run of trl 1.0: limits of trial 1, study a (b).\n\nMade by `kltune export --to tripwire`',
+    '{"schema": 1, "source": {"study": "kitchen", "trial": 1}}\n',
+    "",
+)
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_an_earlier_output_is_replaced_without_a_word(tmp_path: Path, head: str) -> None:
+    out = tmp_path / "out"
+    out.write_text(head, encoding="utf-8")
+    assert refused(out) == []
+    assert put(out, "new") == "replaced"
+
+
+@pytest.mark.parametrize(
+    "text", ["import torch\n", '{"schema": 1, "best": {}}', "# my own notes\n" + HEADS[0], "\n"]
+)
+def test_a_file_of_someone_else_is_replaced_by_force_alone(tmp_path: Path, text: str) -> None:
+    out, link = tmp_path / "mine.py", tmp_path / "link"
+    out.write_text(text, encoding="utf-8")
+    link.symlink_to(out)
+    for path in (out, link):
+        (problem,) = refused(path)
+        assert problem == f"--out: {path} is there and kltune did not write it; --force replaces it"
+        with pytest.raises(SpecError, match="--force replaces it"):
+            put(path, "new")
+        assert out.read_text(encoding="utf-8") == text
+        assert refused(path, force=True) == []
+    assert put(out, "new", force=True) == "replaced"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "study.db",
+        "spec.yaml",
+        "report.html",
+        "trials/00001/metrics.jsonl",
+        "trials/00001/config.json",
+    ],
+)
+def test_a_study_s_own_file_is_never_replaced_not_even_by_force(tmp_path: Path, name: str) -> None:
+    (tmp_path / "resolved.json").write_text("{}", encoding="utf-8")
+    own = tmp_path / name
+    own.parent.mkdir(parents=True, exist_ok=True)
+    own.write_text("the record", encoding="utf-8")
+    elsewhere = tmp_path.parent / f"{tmp_path.name}.link"
+    elsewhere.symlink_to(own)
+    for path in (own, elsewhere):
+        for force in (False, True):
+            assert "belongs to the study itself" in refused(path, force=force)[0]
+            with pytest.raises(SpecError, match="belongs to the study itself"):
+                put(path, "new", force=force)
+    assert own.read_text(encoding="utf-8") == "the record"
+    # Where it is not there yet a later report would replace what was put in its place.
+    assert refused(tmp_path / "report.md")
+    assert refused(tmp_path / "verl.yaml") == []

@@ -1,16 +1,17 @@
 from __future__ import annotations
 
 import os
+import signal
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from kltune.launch.status_facts import read_standing
-from kltune.launch.status_holder import Holder
-from kltune.launch.status_next import next_command, report_words, state_word
+from kltune.launch.status_next import next_command, report_words, state_word, state_words
 from kltune.metrics.jsonl import write_json
-from tests.standing_case import NOW, write_study, write_trial
+from kltune.study.holder import Holder
+from tests.standing_case import NOW, held_by_another_process, write_study, write_trial
 
 HELD = Holder("held", 7, "kltune sweep", NOW - 100)
 
@@ -31,7 +32,8 @@ def test_each_state_has_its_word(tmp_path: Path) -> None:
     assert state_word(stopped) == "stopped"
     assert state_word(replace(stopped, holder=HELD)) == "running"
     elsewhere = read_standing(study, lambda: NOW)
-    assert state_word(elsewhere) == "stopped this minute, or running on another machine"
+    assert state_word(elsewhere) == "stopped?"
+    assert state_words(elsewhere) == "stopped this minute, or running on another machine"
     # If it does run there, its lock refuses a second sweep.
     assert next_command(elsewhere).startswith("kltune sweep ")
     other = replace(read_standing(study, lambda: NOW), holder=Holder("unknown", 7))
@@ -82,3 +84,22 @@ def test_the_report_is_named_with_what_it_recommends_and_whether_it_is_old(
     write_json(study / "report.json", {"best": None})
     os.utime(page, (NOW - 60, NOW - 60))
     assert report_words(read_standing(study)) == "report.html (older than the latest rows)"
+
+
+def test_a_sweep_that_was_killed_here_is_told_at_once(tmp_path: Path) -> None:
+    study = write_study(tmp_path)
+    write_trial(study, 0)
+    with held_by_another_process(study) as pid:
+        assert state_word(read_standing(study, lambda: NOW)) == "running"
+        os.kill(pid, signal.SIGKILL)
+    killed = read_standing(study, lambda: NOW)
+    assert state_word(killed) == "killed"
+    assert state_words(killed) == f"killed (process {pid} is gone)"
+    assert next_command(killed).startswith("kltune sweep ")
+
+
+def test_a_finished_study_is_finished_although_its_process_is_gone(tmp_path: Path) -> None:
+    study = finished(tmp_path)
+    with held_by_another_process(study):
+        pass
+    assert state_word(read_standing(study, lambda: NOW)) == "finished"

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from kltune.launch.status_facts import Standing, read_standing
-from kltune.launch.status_holder import Holder
 from kltune.launch.status_pace import pace_of
+from kltune.study.holder import Holder
 from tests.standing_case import NOW, spec_of, write_study, write_trial
 
 HELD = Holder("held", 7, "kltune sweep", NOW - 100)
@@ -74,3 +74,34 @@ def test_a_full_budget_leaves_only_the_open_trials(tmp_path: Path) -> None:
     pace = pace_of(replace(found, spec=spec_of(trials=3)))
     assert pace is not None
     assert pace.left_s == pytest.approx(30 / 1.5)
+
+
+def test_the_time_before_the_first_trial_is_no_pace(tmp_path: Path) -> None:
+    found = standing(tmp_path)
+    trials = tuple(replace(trial, began=NOW - 30) for trial in found.trials)
+    pace = pace_of(replace(found, trials=trials))
+    assert pace is not None
+    assert pace.steps_per_s == pytest.approx(150 / 30)
+
+
+def test_before_a_trial_s_worth_of_steps_no_end_is_promised(tmp_path: Path) -> None:
+    study = write_study(tmp_path)
+    write_trial(study, 0, step=30, last=NOW - 2)
+    found = replace(read_standing(study, lambda: NOW), holder=HELD)
+    few, enough = (
+        pace_of(replace(found, trials=(replace(found.trials[0], worked=w),))) for w in (30.0, 80.0)
+    )
+    assert few is not None
+    assert enough is not None
+    assert (few.steps_per_s, few.left_s) == (pytest.approx(0.3), None)
+    assert enough.left_s is not None
+
+
+def test_when_all_trials_are_done_nothing_is_left_to_be_said(tmp_path: Path) -> None:
+    study = write_study(tmp_path)
+    for number in range(4):
+        write_trial(study, number, ending={})
+    found = replace(read_standing(study, lambda: NOW), holder=HELD)
+    pace = pace_of(replace(found, trials=tuple(replace(t, worked=80.0) for t in found.trials)))
+    assert pace is not None
+    assert pace.left_s is None

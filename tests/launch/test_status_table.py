@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,10 +9,10 @@ import pytest
 from rich.console import Console, RenderableType
 
 from kltune.launch.status_facts import read_standing
-from kltune.launch.status_holder import Holder
 from kltune.launch.status_pace import Pace
 from kltune.launch.status_table import ago, not_started_table, size_words, status_table
-from kltune.metrics.jsonl import append_rows
+from kltune.metrics.jsonl import append_rows, write_json
+from kltune.study.holder import Holder
 from tests.standing_case import NOW, write_study, write_trial
 
 HELD = Holder("held", 7, "kltune sweep", NOW - 100)
@@ -109,3 +110,29 @@ def test_sizes_are_in_decimal_units(count: float, text: str) -> None:
 )
 def test_ages_are_in_words(seconds: float, text: str) -> None:
     assert ago(seconds) == text
+
+
+def test_a_finished_study_leads_with_what_its_report_recommends(tmp_path: Path) -> None:
+    study = write_study(tmp_path)
+    for number, gold in enumerate((0.5, 0.9, 0.7, 0.2)):
+        write_trial(study, number, ending={}, gold=gold)
+    standing = read_standing(study, lambda: NOW)
+    assert "Highest value trial 1, value 0.900" in words(status_table(standing, None))
+    write_json(study / "report.json", {"best": {"number": 2}})
+    os.utime(study / "report.json", (NOW, NOW))
+    text = words(status_table(standing, None))
+    assert "Recommended trial 2, value 0.700 (gold_peak): gold 0.700 ± 0.070" in text
+    assert text.index("Recommended") < text.index("Highest value trial 1, value 0.900")
+    assert "not recommended: see the report" in text
+    os.utime(study / "report.json", (NOW - 1000, NOW - 1000))  # of an earlier, shorter search
+    assert "Recommended" not in words(status_table(standing, None))
+
+
+def test_one_trial_that_is_both_is_told_once(tmp_path: Path) -> None:
+    study = write_study(tmp_path)
+    for number in range(4):
+        write_trial(study, number, ending={}, gold=0.1 * number)
+    write_json(study / "report.json", {"best": {"number": 3}})
+    os.utime(study / "report.json", (NOW, NOW))
+    text = words(status_table(read_standing(study, lambda: NOW), None))
+    assert "Highest value trial 3 too" in text

@@ -15,7 +15,7 @@ from fake_bank import small_spec
 
 from kltune.launch.ui_children import Child, Command
 from kltune.launch.ui_loopback import choose_ports
-from kltune.launch.ui_optuna import for_loopback_only
+from kltune.launch.ui_optuna import for_loopback_only, for_reading_only
 from kltune.launch.ui_stores import optuna_store
 from kltune.study.storage import open_study
 
@@ -38,6 +38,24 @@ def test_only_loopback_names_reach_the_dashboard(host: str | None, status: str) 
     body = b"".join(for_loopback_only(dashboard)(environ, start_response))
     assert seen == [status]
     assert (body == b"the study") == (status == "200 OK")
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "anything"])
+def test_what_would_write_is_refused_before_it_reaches_the_database(method: str) -> None:
+    seen: list[str] = []
+    reached: list[str] = []
+
+    def dashboard(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+        reached.append(environ["REQUEST_METHOD"])
+        start_response("200 OK", [])
+        return []
+
+    environ = {"REQUEST_METHOD": method}
+    body = for_reading_only(dashboard)(environ, lambda status, _headers: seen.append(status))
+    is_read = method in ("GET", "HEAD")
+    assert seen == ["200 OK" if is_read else "403 Forbidden"]
+    assert reached == ([method] if is_read else [])
+    assert is_read or json.loads(b"".join(body))["reason"].startswith("read-only")
 
 
 @pytest.mark.slow
@@ -64,7 +82,7 @@ def test_the_dashboard_shows_the_study_cannot_delete_it_and_holds_nothing_up(
         with pytest.raises(urllib.error.HTTPError) as refused:
             urllib.request.urlopen(request, timeout=30)
         refused.value.close()
-        assert refused.value.code == 500
+        assert refused.value.code == 403
         search.optuna_study.add_trial(optuna.create_trial(value=1.0))  # the search goes on
         search.close()
     finally:

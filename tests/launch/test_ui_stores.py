@@ -61,7 +61,7 @@ def test_the_address_works_whatever_the_folder_is_called(study: Path, scratch: P
     make_optuna(study)
     store = optuna_store(study, scratch)
     assert store is not None
-    assert (store.entry, store.is_copy) == ("7", False)
+    assert (store.entry, store.copied_because) == ("7", None)
     assert one(store.url, "SELECT study_id FROM studies") == 7
     # As Optuna does with an address, and as MLflow reads its scheme.
     assert store.url.format() == store.url
@@ -117,10 +117,14 @@ def test_a_file_that_is_no_database_is_refused_and_left_as_it_is(
 
 
 def test_a_moved_study_shows_the_artifacts_that_lie_in_it(study: Path, scratch: Path) -> None:
-    make_mlflow(study, "file:///elsewhere/artifacts")
+    path = make_mlflow(study, "file:///elsewhere/artifacts")
+    before = (path.read_bytes(), sorted(study.iterdir()))
     store = mlflow_store(study, scratch, "kitchen")
     assert store is not None
-    assert (store.entry, store.is_copy) == ("3", False)
+    assert store.entry == "3"
+    assert "was moved" in str(store.copied_because)
+    assert store.copy_bytes == path.stat().st_size
+    assert (path.read_bytes(), sorted(study.iterdir())) == before  # the study is only read
     here = (study / "artifacts").as_uri()
     assert one(store.url, "SELECT artifact_location FROM experiments") == here
 
@@ -132,7 +136,7 @@ def test_a_study_in_its_place_is_not_written_in(study: Path, scratch: Path) -> N
         store = mlflow_store(study, scratch, "kitchen")
         sweep.execute("ROLLBACK")
     assert store is not None
-    assert not store.is_copy
+    assert store.copied_because is None
 
 
 def test_an_experiment_that_is_not_there_yet_is_an_empty_entry(study: Path, scratch: Path) -> None:
@@ -157,7 +161,8 @@ os._exit(1)
     assert (study / "study.db-journal").stat().st_size > 0
     store = optuna_store(study, scratch)
     assert store is not None
-    assert (store.entry, store.is_copy) == ("7", True)
+    assert store.entry == "7"
+    assert "can't be read in place" in str(store.copied_because)
     assert one(store.url, "SELECT COUNT(*) FROM studies") == 1
     assert (study / "study.db-journal").stat().st_size > 0  # for the next sweep to roll back
 

@@ -135,3 +135,11 @@ def test_text_that_is_no_json_object_is_a_study_error(tmp_path: Path) -> None:
         path.write_text(text)
         with pytest.raises(StudyError, match=r"config\.json"):
             read_json(path)
+
+
+def test_half_an_emoji_is_written_as_its_escape_and_comes_back(tmp_path: Path) -> None:
+    path = tmp_path / "report.json"
+    write_json(path, {"text": "a\ud83d b ü"})
+    assert "\\ud83d b ü" in path.read_text(encoding="utf-8")
+    assert read_json(path)["text"] == "a\ud83d b ü"
+    assert encode({"\udc00": "x"}).isascii()

@@ -37,7 +37,8 @@ def test_the_headline_names_setting_units_step_window_and_both_kls(tmp_path: Pat
         "stop ",
         "nats/token = ",
         "nats/sequence",
-        "Gold ",
+        "On the select prompts, one seed: gold ",
+        "95 % interval",
     ):
         assert part in text
 
@@ -225,3 +226,23 @@ def test_a_guards_stop_is_part_of_what_is_recommended(tmp_path: Path) -> None:
     assert "run 40 steps, where the guard gold_drop ended it" in headline(study, found)
     write_study(tmp_path / "whole", [trial(0.1)], objective={"metric": "gold_peak"})
     assert "ended" not in facts_of(read_study(tmp_path / "whole"))["Stop"]
+
+
+def test_a_target_that_kl_missed_is_said_in_the_headline_and_the_details(tmp_path: Path) -> None:
+    given = {"controller": "proportional", "target_kl": 0.05, "horizon": 640}
+    study = read(tmp_path, trial(0.1, **given))
+    (row,) = study.trials
+    num = len(row.curve.step)
+    kl = tuple(0.05 if n < 40 else 0.08 for n in range(num))
+    beta = tuple(0.1 + 0.01 * n for n in range(num))
+    curve = dataclasses.replace(row.curve, kl_token=kl, beta=beta, target=(0.05,) * num)
+    missed = dataclasses.replace(study, trials=(dataclasses.replace(row, curve=curve),))
+    found = recommend(missed)
+    assert isinstance(found, Recommendation)
+    assert "(horizon 640 sequences), which KL missed (it ended at 1.6 × that); stop" in headline(
+        missed, found
+    )
+    assert (
+        "verdict: does not hold the target (KL ended at 1.6 × target)"
+        in facts_of(missed)["Controller"]
+    )

@@ -90,6 +90,16 @@ def test_a_line_cut_short_by_a_crash_does_not_stop_the_report(
     assert "metrics.jsonl" in caplog.text
 
 
+def test_half_an_emoji_in_any_text_is_shown_as_an_escape_in_all_three_files(tmp_path: Path) -> None:
+    half = "half \ud83d emoji"
+    failed = trial(0.2, steps=3, reason=StopReason.ERROR, detail=half)
+    folder = write_study(tmp_path, [trial(0.1), failed])
+    write_json(folder / "env.json", {**read_json(folder / "env.json"), "device": half})
+    paths = build_report(folder)
+    for path in (paths.html, paths.markdown, paths.json):
+        assert "ud83d emoji" in path.read_text(encoding="utf-8")
+
+
 def test_a_rebuilt_report_replaces_the_old_one_and_leaves_nothing_else(tmp_path: Path) -> None:
     folder = write_study(tmp_path, [trial(0.1)])
     build_report(folder)

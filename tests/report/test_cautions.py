@@ -43,14 +43,16 @@ def test_a_loss_that_rises_from_zero_is_no_failure(tmp_path: Path) -> None:
 
 def test_an_answer_from_an_unfinished_study_says_so(tmp_path: Path) -> None:
     study = read_study(write_study(tmp_path, [trial(0.1), trial(0.2, steps=30, reason=None)]))
-    assert "Trials that have not ended: 1" in text_of(study)
+    assert "Trials that have not ended: 1 (no process is known to run them" in text_of(study)
+    at_work = dataclasses.replace(study, is_running=True)
+    assert "Trials that have not ended: 1; this" in text_of(at_work)
 
 
 def test_a_trial_whose_folder_is_gone_is_named(tmp_path: Path) -> None:
     study = write_study(tmp_path, [trial(0.1), trial(0.2), trial(0.3)])
     assert "Missing" not in text_of(read_study(study))
     shutil.rmtree(study / "trials" / "00001")
-    assert "trials 1. They count" in text_of(read_study(study))
+    assert "trial 1. What is gone counts" in text_of(read_study(study))
 
 
 def test_a_warning_of_the_recommended_trial_counts_up_to_where_it_is_stopped(
@@ -123,3 +125,23 @@ def test_many_drowned_trials_are_one_sentence(tmp_path: Path) -> None:
     texts = cautions(dataclasses.replace(study, trials=drowned), recommend(study))
     (text,) = [t for t in texts if "times the spread" in t]
     assert text.startswith("In 2 trials, most in trial 1, the mean KL penalty is 5,000 times")
+
+
+def test_a_controller_that_missed_its_target_is_warned_of_on_the_first_screen(
+    tmp_path: Path,
+) -> None:
+    given = {"controller": "proportional", "target_kl": 0.05, "horizon": 640}
+    study = read_study(write_study(tmp_path, [trial(0.1, **given)]))
+    (row,) = study.trials
+    steps = len(row.curve.step)
+
+    def ended_at(ratio: float) -> StudyRows:
+        kl = tuple(0.05 * (1 if n < 40 else ratio) for n in range(steps))
+        beta = tuple(0.1 + 0.01 * n for n in range(steps))
+        curve = dataclasses.replace(row.curve, kl_token=kl, beta=beta, target=(0.05,) * steps)
+        return dataclasses.replace(study, trials=(dataclasses.replace(row, curve=curve),))
+
+    text = text_of(ended_at(1.6))
+    assert "The controller of trial 0 did not keep KL at its target of 0.05 nats/token" in text
+    assert "KL ended at 1.6 × target" in text
+    assert "did not keep KL" not in text_of(ended_at(1.1))

@@ -14,11 +14,13 @@ from kltune.report.compare import (
     prompt_scores,
     spread_ratio,
     value_difference,
+    value_interval,
     worst_overoptimised,
 )
 from kltune.report.rows import TrialRow, read_study
 from kltune.spec.study import ObjectiveSpec
 from kltune.spec.trial import KLUnit
+from kltune.statistics.contrast import mean_interval
 
 PEAK = ObjectiveSpec(metric="gold_peak", kl_limit=0.5)
 FLAT = (0.2, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5)
@@ -72,13 +74,15 @@ def test_gold_final_is_compared_at_the_last_two_evaluations(tmp_path: Path) -> N
     assert float(scores.mean()) == pytest.approx(0.05)
 
 
-def test_the_window_to_stop_in_is_unbroken_but_the_width_counts_all(tmp_path: Path) -> None:
+def test_the_window_to_stop_in_is_unbroken_and_evaluations_beyond_a_break_do_not_widen_it(
+    tmp_path: Path,
+) -> None:
     gold = (0.2, 0.5, 0.9, 0.89, 0.5, 0.9, 0.5, 0.4, 0.3)
     (row,) = rows_of(tmp_path, trial(1.0, gold=gold))
     found = plateau(row, PEAK, KLUnit.TOKEN)
     assert found is not None
     assert (found.first_step, found.last_step) == (20, 30)
-    assert (found.width, found.total) == (3, 8)
+    assert (found.width, found.total) == (2, 8)
 
 
 def test_an_evaluation_over_the_kl_limit_does_not_widen_the_plateau(tmp_path: Path) -> None:
@@ -205,3 +209,12 @@ def test_a_native_beta_beside_unwhitened_ppo_advantages_is_raw_reward(tmp_path: 
         folder = tmp_path / str(whiten)
         spec = read_study(write_study(folder, [], trainer=trainer, beta_unit="native")).spec
         assert is_beta_raw(spec) is not whiten
+
+
+def test_the_interval_of_a_value_is_that_of_every_comparison(tmp_path: Path) -> None:
+    (row,) = rows_of(tmp_path, trial(0.2, gold=HUMP, noise=0.9))
+    scores = prompt_scores(row, PEAK, KLUnit.TOKEN)
+    assert scores is not None
+    assert value_interval(row, PEAK, KLUnit.TOKEN) == pytest.approx(mean_interval(scores))
+    unknown = dataclasses.replace(row, peak=None)
+    assert value_interval(unknown, PEAK, KLUnit.TOKEN) is None

@@ -10,7 +10,12 @@ from fake_study import SPEC, FakeTrial, trial, write_study
 
 from kltune.metrics.jsonl import encode
 from kltune.report.build import build_report
-from kltune.report.controller_blocks import controller_blocks, controller_data, lag_words
+from kltune.report.controller_blocks import (
+    controller_blocks,
+    controller_data,
+    lag_words,
+    missed_target,
+)
 from kltune.report.controllers import Lag
 from kltune.report.document import Bullets, Grid
 from kltune.report.rows import StudyRows, TrialRow, read_study
@@ -162,3 +167,12 @@ def test_a_controller_is_judged_by_the_kl_that_it_acts_on(tmp_path: Path) -> Non
     shown = str(controller_blocks(study))
     assert "moving reference (kl/anchor)" in shown
     assert "moving reference" not in str(controller_blocks(read(tmp_path / "still", steered())))
+
+
+def test_a_missed_target_is_told_by_where_kl_ended(tmp_path: Path) -> None:
+    study = read(tmp_path, steered())
+    target, beta = [0.05] * 60, [0.1 + 0.01 * n for n in range(60)]
+    missed = with_curve(study.trials[0], [0.05] * 30 + [0.08] * 30, beta, target)
+    held = with_curve(study.trials[0], [0.055] * 60, beta, target)
+    assert missed_target(study, missed) == pytest.approx(1.6)
+    assert missed_target(study, held) is None

@@ -35,7 +35,7 @@ def test_every_way_to_end_has_a_look_of_its_own(tmp_path: Path) -> None:
 
 def test_a_trial_that_runs_is_said_to_run(tmp_path: Path) -> None:
     row = dataclasses.replace(row_of(tmp_path), outcome=None)
-    assert ending_of(row).words == "still running"
+    assert ending_of(row).words == "no end on record"
 
 
 def test_the_most_frequent_ending_comes_first(tmp_path: Path) -> None:

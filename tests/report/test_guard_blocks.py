@@ -7,6 +7,7 @@ from guarded_case import CUT, guarded
 
 from kltune.report.document import Bullets, Grid, Paragraph
 from kltune.report.guard_blocks import guard_blocks
+from kltune.report.reckon import account
 from kltune.report.rows import read_study
 from kltune.trial.outcome import StopReason
 
@@ -50,6 +51,22 @@ def test_a_trial_that_diverged_is_an_end_by_a_guard(tmp_path: Path) -> None:
     study = guarded(tmp_path, [trial(0.1, steps=12, reason=StopReason.DIVERGED, detail="nan")])
     said, grid, _ = guard_blocks(study)
     assert isinstance(said, Paragraph)
-    assert "Guards ended 1 of 1 trials, which spared 68 of 80" in said.text
+    assert "Guards ended 1 of 1 trial, which spared 68 of 80" in said.text
     assert isinstance(grid, Grid)
     assert grid.rows[0][:3] == ("diverged", "stop", "1 (0)")
+
+
+def test_a_guard_that_spoke_at_the_last_step_is_counted_and_said_to_spare_nothing(
+    tmp_path: Path,
+) -> None:
+    late = trial(0.1, reason=StopReason.GOLD_DROP, detail="gold fell")
+    early = trial(0.1, steps=40, reason=StopReason.GOLD_DROP, detail="gold fell")
+    study = guarded(tmp_path, [late, early, trial(0.2)])
+    said, grid, _ = guard_blocks(study)
+    assert isinstance(said, Paragraph)
+    assert isinstance(grid, Grid)
+    assert said.text.startswith("Guards ended 2 of 3 trials, which spared 40 of 240")
+    assert "trial 0 counted in, whose guard spoke at the last step and spared nothing" in said.text
+    assert grid.rows[0][2] == "2 (0, 1)"
+    (cut,) = account(study).steps.cuts
+    assert (cut.trials, cut.steps) == (2, 40)

@@ -8,6 +8,7 @@ import pytest
 from confirm_case import judged, result_of
 from confirm_case import study as study_with_recipes
 from fake_study import TOKENS, trial, write_study
+from scipy import stats
 
 from kltune.confirm.result import ConfirmResult
 from kltune.metrics.jsonl import read_json, write_json
@@ -15,7 +16,6 @@ from kltune.report.choice import choose
 from kltune.report.compare import prompt_scores
 from kltune.report.document import Tile
 from kltune.report.hero_tiles import best_baseline, tiles
-from kltune.report.peaks import trial_peak
 from kltune.report.recommend import Recommendation, recommend
 from kltune.report.rows import StudyRows, read_study
 from kltune.trial.outcome import StopReason
@@ -52,13 +52,15 @@ def test_the_gold_is_the_corrected_one_with_its_interval_and_says_so(tmp_path: P
     study = read(tmp_path, trial(0.3), trial(0.1))
     row = found_in(study).best
     tile = tiles_of(study)["Expected gold, not confirmed"]
-    peak = trial_peak(study, row)
-    assert peak is not None
     assert row.value is not None
-    half = 1.96 * peak.peak.procedure.se
+    scores = prompt_scores(row, study.spec.objective, study.spec.kl_unit)
+    assert scores is not None
+    half = stats.t.ppf(0.975, 63) * scores.std(ddof=1) / 8
     assert tile.value == score(row.value)
     assert f"95 % interval {score(row.value - half)} to {score(row.value + half)}" in tile.note
-    assert "one seed; corrected for having picked the step" in tile.note
+    assert tile.note.endswith(
+        "one seed; corrected for having picked the step; not corrected for choosing among 2 trials"
+    )
 
 
 def test_a_value_of_the_end_has_the_interval_of_its_own_prompts(tmp_path: Path) -> None:
@@ -67,7 +69,7 @@ def test_a_value_of_the_end_has_the_interval_of_its_own_prompts(tmp_path: Path) 
     scores = prompt_scores(row, study.spec.objective, study.spec.kl_unit)
     assert scores is not None
     assert row.value == pytest.approx(scores.mean())
-    half = 1.96 * scores.std(ddof=1) / len(scores) ** 0.5
+    half = stats.t.ppf(0.975, 63) * scores.std(ddof=1) / 8
     note = tiles_of(study)["Expected gold, not confirmed"].note
     assert f"{score(row.value - half)} to {score(row.value + half)}" in note
     assert "corrected" not in note
@@ -201,3 +203,26 @@ def test_the_cost_is_wall_time_with_what_was_spared(tmp_path: Path) -> None:
     known = tiles_of(read_study(path))["What the search cost"]
     assert (known.value, read_json(path / "timing.json")["wall_s"]) == ("1 min 30 s", 90.0)
     assert known.note.startswith("wall time")
+
+
+def test_the_stop_names_an_earlier_tied_step_and_that_the_last_step_is_in_it(
+    tmp_path: Path,
+) -> None:
+    gold = (0.2, 0.1, 0.9, 0.1, 0.9, 0.92, 0.92, 0.91, 0.92)
+    note = tiles_of(read(tmp_path / "a", trial(1.0, gold=gold, noise=0.2)))["Stop"].note
+    assert "Step 20 can't be told from it either, at 50 % of the steps" in note
+    assert note.endswith("Step 80 is the last that ran: gold may still hold or rise beyond")
+    hump = (0.2, 0.1, 0.9, 0.1, *[0.0] * 5)
+    note = tiles_of(read(tmp_path / "b", trial(1.0, gold=hump, noise=0.2)))["Stop"].note
+    assert "either" not in note
+    assert "last that ran" not in note
+
+
+def test_the_cost_of_a_confirmed_study_has_the_confirmation_in_it(tmp_path: Path) -> None:
+    study = confirmed(tmp_path, [1.0, 1.0, 0.2, 0.0])
+    found = tiles_of(replace(study, timing={"wall_s": 90.0}))
+    assert found["What it cost"].value == "1 min 42 s"
+    assert found["What it cost"].note.startswith(
+        "1 min 30 s for the search, 12 s for the last call of kltune confirm"
+    )
+    assert "What the search cost" not in found

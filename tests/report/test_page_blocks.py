@@ -16,7 +16,7 @@ from kltune.report.document import (
     Section,
     Tile,
 )
-from kltune.report.page_blocks import has_charts, section_html, trial_numbers
+from kltune.report.page_blocks import NOT_PRINTED, has_charts, section_html, trial_numbers
 
 SVG = '<svg viewBox="0 0 9 9"><g id="a"/></svg>'
 TRIALS = Grid(
@@ -46,6 +46,14 @@ def test_a_sentence_in_a_cell_asks_for_room_and_a_number_does_not() -> None:
     html = html_of(TRIALS)
     assert '<td class="long">yyy' in html
     assert "<td>x</td>" in html
+
+
+def test_columns_that_paper_has_no_room_for_are_marked_in_the_table_of_all_trials_alone() -> None:
+    header, row = ("trial", "state", NOT_PRINTED[0], "time"), ("7", "complete", "0.5", "2 min")
+    made = html_of(Grid(header, (row,), numeric=frozenset((2,)), kind="trials"))
+    assert made.count('class="number aside"') == 2
+    assert made.count('class="aside"') == 2
+    assert "aside" not in html_of(Grid(header, (row,)))
 
 
 def test_trial_numbers_are_those_of_the_table_of_all_trials() -> None:

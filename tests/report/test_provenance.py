@@ -12,7 +12,7 @@ from kltune.errors import SpecError
 from kltune.export.openrlhf import export_openrlhf
 from kltune.export.trl import export_trl
 from kltune.export.verl import export_verl
-from kltune.report.document import Code, Facts
+from kltune.report.document import Code, Facts, Paragraph
 from kltune.report.provenance import (
     export_command,
     export_target,
@@ -167,3 +167,29 @@ def studies(tmp_path_factory: pytest.TempPathFactory) -> dict[str, StudyRows]:
         ]
         found[algorithm] = dataclasses.replace(study, spec=spec, trials=tuple(rows))
     return found
+
+
+def test_lines_that_cannot_be_read_are_told_once_with_file_and_line(tmp_path: Path) -> None:
+    folder = write_study(tmp_path, [trial(0.1), trial(0.2)])
+    path = folder / "trials/00001/metrics.jsonl"
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([lines[0], "{broken", *lines[2:], lines[-1][:9]]))
+
+    def warnings(study: StudyRows) -> list[str]:
+        blocks = [b for b in provenance(study) if isinstance(b, Paragraph)]
+        return [b.text for b in blocks if b.kind == "warning"]
+
+    study = read_study(folder)
+    last = len(lines) + 1
+    ended = dataclasses.replace(study, is_running=False)
+    (text,) = warnings(ended)
+    assert text.startswith("2 lines of the record can't be read")
+    assert (
+        f"trials/00001/metrics.jsonl, line 2; trials/00001/metrics.jsonl, line {last} (cut" in text
+    )
+    # A process that is at work there has not finished its last line.
+    (text,) = warnings(dataclasses.replace(study, is_running=True))
+    assert "A line of the record can't be read" in text
+    assert "cut short" not in text
+    path.write_text("\n".join(lines) + "\n")
+    assert warnings(dataclasses.replace(read_study(folder), is_running=False)) == []

@@ -92,7 +92,8 @@ def test_a_trials_spared_steps_cost_what_its_own_steps_did(tmp_path: Path) -> No
 
 def test_a_guard_that_stops_the_last_step_spares_nothing(tmp_path: Path) -> None:
     late = done(reason=StopReason.KL_LIMIT, detail="kl 0.6 > 0.5 nats/token for 3 steps")
-    assert reckoned(study_of(tmp_path, [late, done()])).steps.cuts == ()
+    (cut,) = reckoned(study_of(tmp_path, [late, done()])).steps.cuts
+    assert (cut.trials, cut.steps, cut.seconds) == (1, 0, 0.0)  # one count of trials everywhere
 
 
 def test_steps_of_an_attempt_that_led_nowhere_are_wasted(tmp_path: Path) -> None:

@@ -106,7 +106,7 @@ def test_no_feasible_trial_says_by_how_much_and_what_to_change(tmp_path: Path) -
 def test_failures_alone_show_the_first_reason(tmp_path: Path) -> None:
     fake = trial(0.1, reason=StopReason.ERROR, steps=3, detail="ValueError: 63 scores")
     answer = refused(tmp_path, fake, fake)
-    assert "2 of 2 failed" in answer.reason
+    assert "2 of 2 trials failed" in answer.reason
     assert "ValueError: 63 scores" in answer.advice[0]
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from chart_case import accepted
 from fake_study import trial, typical_trials, write_study
 
+from kltune.report.colours import GREY
 from kltune.report.rows import read_study
 from kltune.report.search_map import search_map
 from kltune.trial.outcome import StopReason
@@ -54,7 +55,9 @@ def test_a_trial_outside_the_limits_is_drawn_hollow(tmp_path: Path) -> None:
     assert "outside the limits" in figure.svg
     fills = re.findall(r"<use [^>]*fill: (\S+); stroke: #[0-9a-f]{6}", figure.svg)
     assert fills.count("none") == 2
-    assert len(fills) == 4
+    # The last one: the legend's entry of the filled, grey whatever the values are.
+    assert len(fills) == 5
+    assert fills[-1] == GREY
 
 
 def test_a_map_of_nothing_but_trials_outside_the_limits_has_its_scale(tmp_path: Path) -> None:

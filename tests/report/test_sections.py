@@ -14,6 +14,7 @@ from kltune.report.recommend import Recommendation, recommend
 from kltune.report.rows import StudyRows, read_study
 from kltune.report.sections import compose
 from kltune.spec.trial import ControllerKind
+from kltune.statistics.explained import Explained
 from kltune.study.importance import Importance
 
 NO_IMPORTANCE = Importance(
@@ -62,14 +63,15 @@ def test_a_typical_report_has_all_its_parts_with_the_answer_first(tmp_path: Path
 def test_importance_says_how_many_trials_it_used(tmp_path: Path) -> None:
     # field case B13
     study = read_study(write_study(tmp_path, []))
-    text = text_of(study, Importance({"beta": 1.0}, None, 7, 15))
+    beta = Explained("beta", 0.8, 0.001, 7, is_found=True)
+    text = text_of(study, Importance({"beta": 0.8}, None, 7, 15, (beta,)))
     assert "7 of 15 trials used" in text
 
 
 def test_missing_importance_says_why(tmp_path: Path) -> None:
     # field case B12
     text = text_of(read_study(write_study(tmp_path, [])))
-    assert "not available: all completed trials have the same value (2 of 2 trials used)" in text
+    assert "not available: all completed trials have the same value (2 of 2 trials used" in text
 
 
 def test_the_controllers_formula_is_there_only_where_one_was_used(tmp_path: Path) -> None:
@@ -107,3 +109,37 @@ def test_the_kl_of_a_confirmed_headline_is_that_of_the_fresh_seeds(tmp_path: Pat
         write_json(path / "confirm" / "confirm.json", confirmed.as_json())
         text = document_of(read_study(path)).headline
         assert ("at KL 0.1 nats/token = 1 nats/sequence. On 8 fresh seeds" in text) is (number != 0)
+
+
+def test_one_trial_alone_is_no_clear_answer(tmp_path: Path) -> None:
+    alone = document_of(read_study(write_study(tmp_path / "a", [trial(0.2)])))
+    assert alone.is_doubtful
+    assert "there is nothing to compare it with" in alone.headline
+    clear = [trial(0.2, gold=(0.2, *[0.9] * 8)), trial(0.9, gold=(0.2,) * 9)]
+    assert not document_of(read_study(write_study(tmp_path / "b", clear))).is_doubtful
+
+
+def test_an_empty_study_says_nothing_of_values_that_are_not_there(tmp_path: Path) -> None:
+    text = text_of(
+        read_study(write_study(tmp_path, [])),
+        Importance(unavailable="why", num_used=7, num_trials=15),
+    )
+    assert "trained once each" not in text
+    assert "Values here are on the select prompts" not in text
+    assert "7 of 15 trials used, of which 15 have no folder any more" in text
+
+
+def test_a_headline_has_at_most_three_sentences(tmp_path: Path) -> None:
+    path = confirm_case.study(tmp_path)
+    found = recommend(read_study(path))
+    assert isinstance(found, Recommendation)
+    searched = document_of(read_study(path)).headline
+    result = confirm_case.result_of(confirm_case.judged([1.0, 1.0, 1.0, 0.0]))
+    for number in (found.best.number, 0):
+        arms = (dataclasses.replace(result.arms[0], number=number), *result.arms[1:])
+        confirmed = dataclasses.replace(result, arms=arms)
+        write_json(path / "confirm" / "confirm.json", confirmed.as_json())
+        text = document_of(read_study(path)).headline
+        assert text.count(". ") <= 2
+        assert ("Not told apart" in text) is (number == 0 and "Not told apart" in searched)
+    assert searched.count(". ") <= 2

@@ -79,7 +79,10 @@ def test_a_thousand_long_trials_stay_below_3_mb_and_keep_their_peaks(tmp_path: P
     (row,) = study.trials
     long = dataclasses.replace(
         row.curve,
-        **{name: tuple(getattr(row.curve, name)) * 10 for name in ("step", "kl_token", "beta")},
+        **{
+            name: tuple(getattr(row.curve, name)) * 10
+            for name in ("step", "kl_token", "beta", "target")
+        },
     )
     points = tuple(dataclasses.replace(c, step=n) for n, c in enumerate(row.checkpoints * 40))
     peak = points[101]
@@ -102,3 +105,13 @@ def test_a_very_long_error_is_cut_with_the_count_said(tmp_path: Path) -> None:
     words = facts(sheets(study, recommend(study))[0])["How it ended"]
     assert len(words) < 1600
     assert words.endswith("more characters)")
+
+
+def test_a_steered_trial_has_its_target_and_whether_kl_was_held_there(tmp_path: Path) -> None:
+    steered = trial(0.1, controller="proportional", target_kl=0.05, horizon=640)
+    study = read_study(write_study(tmp_path / "kitchen", [steered, trial(0.1)]))
+    with_one, without = sheets(study, recommend(study))
+    assert set(with_one.curves["target"]) == {0.05}
+    assert facts(with_one)["Target"].startswith("0.05 nats/token; ")
+    assert "target" not in without.curves
+    assert "Target" not in facts(without)

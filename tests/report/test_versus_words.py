@@ -87,4 +87,4 @@ def test_other_limits_more_trials_and_running_ones_are_warned_of(tmp_path: Path)
     running = [trial(0.1), trial(0.2), trial(0.3), trial(0.4, reason=None, steps=5)]
     texts = cautions(findings(low, other_trials(tmp_path / "running", running)))
     assert "ran 3, 4 trials" in texts[0]
-    assert texts[1] == "Still running, so this may change: running."
+    assert texts[1] == "With trials that have not ended, so this may change: running."

@@ -12,8 +12,6 @@ from kltune.scaffold.start import (
     PRESETS,
     RIVALS,
     Answers,
-    fit_horizon,
-    fit_updates,
     start_draft,
 )
 from kltune.spec.doubts import find_doubts
@@ -72,21 +70,3 @@ def test_only_scorers_of_a_task_of_ones_own_are_functions_of_the_user() -> None:
     assert Answers("a").functions == ()
     assert Answers("a", task=None).functions == ("rewards.py:gold", "rewards.py:proxy")
     assert Answers("a", task=None, proxy=LEARNED).functions == ("rewards.py:gold",)
-
-
-def test_horizons_last_as_many_steps_at_any_group_size() -> None:
-    draft = start_draft(Answers("a"))
-    assert fit_horizon(draft) == draft
-    wide = fit_horizon(draft.put("trainer.group_size", 64))
-    spec = checked(wide, HERE).spec
-    assert spec.search.horizon is not None
-    assert spec.search.horizon.log == (512, 51_200)
-
-
-def test_with_several_updates_per_rollout_no_searched_penalty_lacks_the_ratio() -> None:
-    draft = start_draft(Answers("a"))
-    assert fit_updates(draft) == draft
-    for name in ("epochs", "minibatches"):
-        several = draft.put(f"trainer.{name}", 2)
-        assert find_doubts(checked(several, HERE).spec) != []
-        assert find_doubts(checked(fit_updates(several), HERE).spec) == []

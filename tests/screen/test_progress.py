@@ -57,31 +57,54 @@ def test_time_left_follows_the_measured_pace() -> None:
     clock = Clock()
     progress = Progress(scope(), clock)
     assert progress.left_s is None
-    admit(progress, 0)
-    step(progress, 0, 5)
-    clock.now = 10.0  # 2 s a step; 5 steps of this trial and 3 trials of 10 are left
-    assert progress.left_s == pytest.approx((5 + 30) * 2)
-    assert progress.tokens_per_s == pytest.approx(50)
+    clock.now = 300.0  # models load, a worker starts: no time of a step
+    for slot in (0, 1):
+        admit(progress, slot, slot)
+    step(progress, 0, 1)
+    for count in range(2, 11):
+        clock.now += 1.0
+        progress.stepped(StepMetrics(0, 0, count, 0.1, 1.4, 0.2, 0.1, 100, True, {}))
+        assert progress.left_s is None, "not a trial's worth yet"
+    for count in (1, 2):
+        clock.now += 1.0
+        progress.stepped(StepMetrics(1, 1, count, 0.1, 1.4, 0.2, 0.1, 100, True, {}))
+    # 11 steps after the first one in 11 s; 8 steps of slot 1 and 2 trials of 10 are left.
+    assert progress.left_s == pytest.approx(8 + 20)
+    assert progress.tokens_per_s == pytest.approx(1200 / 311)
 
 
 def test_trials_to_come_count_as_many_steps_as_the_ended_ones_took() -> None:
     clock = Clock()
     progress = Progress(scope(), clock)
     admit(progress, 0)
-    step(progress, 0, 2)
+    step(progress, 0, 1)
+    clock.now = 2.0
+    progress.stepped(StepMetrics(0, 0, 2, 0.1, 1.4, 0.2, 0.1, 100, True, {}))
     progress.ended(TrialOutcome(0, 1, Verdict(StopReason.KL_LIMIT, ""), 2, None, None, None, None))
-    clock.now = 4.0
     assert progress.left_s == pytest.approx(3 * 2 * 2)
 
 
 def test_earlier_sessions_count_as_trials_but_not_as_pace() -> None:
     clock = Clock()
-    progress = Progress(scope(ended_before=3), clock)
-    admit(progress, 3)
-    step(progress, 3, 5)
-    clock.now = 5.0
+    progress = Progress(scope(ended_before=2), clock)
+    admit(progress, 2)
+    step(progress, 2, 1)
+    clock.now = 9.0
+    for count in range(2, 11):
+        progress.stepped(StepMetrics(0, 2, count, 0.1, 1.4, 0.2, 0.1, 100, True, {}))
+    end(progress, 2, StopReason.DONE, 0.1)
     assert progress.num_ended == 3
-    assert progress.left_s == pytest.approx(5.0)
+    assert progress.left_s == pytest.approx(10.0)
+
+
+def test_when_all_trials_are_done_nothing_is_left_to_be_said() -> None:
+    clock = Clock()
+    progress = Progress(scope(trials=1), clock)
+    admit(progress, 0)
+    step(progress, 0, 10)
+    clock.now = 9.0
+    end(progress, 0, StopReason.DONE, 0.1)
+    assert progress.left_s is None
 
 
 def test_the_best_is_feasible_and_complete() -> None:

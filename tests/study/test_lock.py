@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import fcntl
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kltune.errors import StudyError
-from kltune.study.lock import lock_study, move_aside
+from kltune.study.lock import claim_study, lock_study, move_aside
 
 HOLD = """
 import sys
@@ -48,6 +49,74 @@ def test_the_lock_is_free_again_after_use(tmp_path: Path) -> None:
     for _ in range(2):
         with lock_study(tmp_path / "new"):
             assert (tmp_path / "new" / ".lock").exists()
+
+
+def test_a_folder_that_was_made_for_the_lock_alone_is_taken_back(tmp_path: Path) -> None:
+    with lock_study(tmp_path / "a" / "new"):
+        pass
+    assert not list(tmp_path.iterdir())
+    with lock_study(tmp_path / "a" / "new"):
+        (tmp_path / "a" / "new" / "study.db").touch()
+    assert (tmp_path / "a" / "new" / "study.db").exists()
+    (tmp_path / "mine").mkdir()
+    with lock_study(tmp_path / "mine"):
+        pass
+    assert (tmp_path / "mine").is_dir()
+
+
+def test_a_lock_that_was_taken_back_meanwhile_is_not_taken_for_the_study_s(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever locks a file that is gone holds nothing; the one in its place is locked instead."""
+    study, calls, real = tmp_path / "s", list[int](), fcntl.flock
+
+    def flock(descriptor: int, how: int) -> None:
+        calls.append(descriptor)
+        if len(calls) == 1:  # the first holder ends just now and takes its folder back
+            (study / ".lock").unlink()
+            study.rmdir()
+        real(descriptor, how)
+
+    monkeypatch.setattr("kltune.study.lock.fcntl.flock", flock)
+    with lock_study(study):
+        with pytest.raises(StudyError, match="another kltune is working"), lock_study(study):
+            pass
+        assert (study / ".lock").exists()
+    assert len(calls) == 3
+
+
+def test_a_study_that_is_claimed_before_its_folder_exists_is_held(tmp_path: Path) -> None:
+    study = tmp_path / "s"
+    for fresh in (False, True):
+        with claim_study(study, fresh=fresh) as make_room:
+            for again in (False, True):
+                with (
+                    pytest.raises(StudyError, match="another kltune is working"),
+                    claim_study(study, fresh=again),
+                ):
+                    pass
+            assert make_room() is None
+
+
+def test_fresh_holds_the_old_study_until_it_is_aside_and_then_the_new_one(tmp_path: Path) -> None:
+    study = tmp_path / "s"
+    study.mkdir()
+    (study / "study.db").touch()
+    with claim_study(study, fresh=True) as make_room:
+        old = make_room()
+        assert old is not None
+        assert (old / "study.db").exists()
+        with lock_study(old):  # free again
+            pass
+        with pytest.raises(StudyError, match="another kltune is working"), lock_study(study):
+            pass
+
+
+def test_fresh_leaves_a_folder_of_something_else_without_a_lock(tmp_path: Path) -> None:
+    (tmp_path / "main.py").touch()
+    with pytest.raises(StudyError, match="leaves it alone"), claim_study(tmp_path, fresh=True):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["main.py"]
 
 
 def test_a_path_that_is_a_file_is_refused(tmp_path: Path) -> None:

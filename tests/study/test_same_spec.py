@@ -58,3 +58,32 @@ def test_an_older_study_goes_on_without_them() -> None:
 def test_gold_drop_counts_as_what_it_does_under_the_objective() -> None:
     assert kept(spec())["guards"]["gold_drop"]["action"] == "stop"
     assert differences(kept(spec()), kept(spec(gold_drop="stop"))) == []
+
+
+def judged(**fields: object) -> dict[str, Any]:
+    judge = {"judge": "m", "url": "http://here/v1", **fields}
+    task = {"prompts": "p.jsonl", "proxy": "r.py:f", "gold": judge}
+    whole = small_spec().model_dump(mode="json")
+    return kept(StudySpec.model_validate({**whole, "task": task}))
+
+
+def test_a_judge_may_move_and_its_budget_be_raised_but_not_what_it_is_asked() -> None:
+    now = judged(url="http://there/v1", budget={"calls": 9}, retries=1, key_env="KEY")
+    assert differences(judged(), now) == []
+    found = differences(judged(), judged(scale=[0, 1]))
+    assert [line.partition(":")[0] for line in found] == ["task.gold.scale"]
+
+
+def test_a_study_of_before_scorers_had_limits_goes_on_and_those_may_change() -> None:
+    task = {"prompts": "p.jsonl", "proxy": "r.py:f", "gold": "r.py:g"}
+    whole = small_spec().model_dump(mode="json")
+
+    def own(**fields: object) -> StudySpec:
+        return StudySpec.model_validate({**whole, "task": {**task, **fields}})
+
+    before = kept(own())
+    for name in ("errors", "timeout", "isolate"):
+        before["task"].pop(name, None)
+    assert differences(before, kept(own(timeout="5s", isolate=True))) == []
+    found = differences(before, kept(own(errors={"action": "skip"})))
+    assert [line.partition(":")[0] for line in found] == ["task.errors.action"]

@@ -13,8 +13,10 @@ import torch
 from kltune.errors import EnvironmentMissingError, SpecError
 from kltune.tasks.protocol import Prompt, Sample
 from kltune.tasks.scorers import (
+    CallLimits,
     ScorerError,
     ScorerRaisedError,
+    ScorerTimeoutError,
     function_scorer,
     load_scorer,
     split_reference,
@@ -135,9 +137,6 @@ def test_an_empty_batch_needs_no_call() -> None:
 
 
 def test_a_function_that_cannot_be_a_scorer_is_refused_before_the_start() -> None:
-    async def waits(prompts: list[str], completions: list[str]) -> list[float]:
-        return []
-
     def positional(completions: list[str], /) -> list[float]:
         return []
 
@@ -145,7 +144,6 @@ def test_a_function_that_cannot_be_a_scorer_is_refused_before_the_start() -> Non
         return []
 
     for function, said in (
-        (waits, "async"),
         (positional, "position-only"),
         (other, "'completions'"),
     ):
@@ -259,6 +257,56 @@ def test_where_the_users_function_raised_is_said(tmp_path: Path) -> None:
     scorer = load_scorer("judge.py:mine", [tmp_path])
     sample = Sample(Prompt("p", "x"), "{", (1,), ended=True)
     with pytest.raises(
-        ScorerRaisedError, match=r"raised JSONDecodeError: .* \(judge\.py, line 3\)$"
+        ScorerRaisedError,
+        match=r"raised JSONDecodeError: .* \(judge\.py, line 3\), on prompt 'p', completion '\{'$",
     ):
         scorer([sample])
+
+
+def picky(completions: list[str]) -> list[float]:
+    if "bad" in completions:
+        raise ValueError("no bad")
+    return [float(len(completions))] * len(completions)
+
+
+def test_completions_on_which_it_fails_are_passed_over_up_to_a_bound_and_recorded() -> None:
+    scorer = function_scorer("r.py:f", picky, limits=CallLimits(5.0, error_share=0.7))
+    found = scorer.detail([sample("a"), sample("bad"), sample("b")])
+    assert found.values[::2] == [2.0, 2.0]  # the rest is one call
+    assert math.isnan(found.values[1])
+    (problem,) = found.problems
+    assert problem.startswith(
+        "prompt '1', completion 'bad': scorer r.py:f raised ValueError: no bad"
+    )
+    assert all(math.isnan(value) for value in scorer([sample("bad")]))
+    with pytest.raises(
+        ScorerRaisedError,
+        match=r"completion 'bad'; more than 2 of 4 completions \(task\.errors\.share\)",
+    ):
+        scorer([sample("bad"), sample("bad"), sample("a"), sample("bad")])
+
+
+def test_a_wrong_value_is_passed_over_as_an_error_is() -> None:
+    def sometimes_text(completions: list[str]) -> list[Any]:
+        return ["x" if text == "bad" else 1.0 for text in completions]
+
+    scorer = function_scorer("r.py:f", sometimes_text, limits=CallLimits(5.0, error_share=0.1))
+    found = scorer.detail([sample("a"), sample("bad")])
+    assert found.values[0] == 1.0
+    assert "returned a str ('x')" in found.problems[0]
+
+
+def test_by_default_the_first_error_is_one_and_names_its_completion() -> None:
+    with pytest.raises(ScorerRaisedError, match=r", on prompt '1', completion 'bad'$"):
+        function_scorer("r.py:f", picky)([sample("a"), sample("bad"), sample("b")])
+
+
+def test_a_function_that_hangs_is_ended_and_says_where(tmp_path: Path) -> None:
+    (tmp_path / "r.py").write_text(
+        "import time\ndef f(completions):\n    time.sleep(60)\n", encoding="utf-8"
+    )
+    scorer = load_scorer("r.py:f", [tmp_path], limits=CallLimits(0.1, error_share=1))
+    with pytest.raises(
+        ScorerTimeoutError, match=r"within 0\.1 s \(task\.timeout\) \(r\.py, line 3\)$"
+    ):
+        scorer(TWO)

@@ -133,3 +133,55 @@ def test_a_template_that_raises_is_the_models_fault_and_named(template: str, tol
     with pytest.raises(SpecError, match=r"model\.chat: ") as caught:
         encoder(Prompt("p", "w1"))
     assert told in str(caught.value)
+
+
+def talk(*turns: tuple[str, str]) -> Prompt:
+    messages = tuple({"role": role, "content": content} for role, content in turns)
+    return Prompt("p9", "in words", {}, messages)
+
+
+def test_a_conversation_goes_through_the_template_once_turn_by_turn() -> None:
+    prompt = talk(("user", "w1"), ("assistant", "w2"), ("user", "w3"))
+    ids = PromptEncoder(with_bos(TEMPLATE), spec())(prompt)
+    assert words(ids) == "<bos> <user> w1 <assistant> w2 <user> w3 <assistant>"
+
+
+def test_the_specs_system_message_comes_before_a_conversation_but_not_before_its_own() -> None:
+    encoder = PromptEncoder(with_bos(TEMPLATE), spec(system="w3"))
+    assert words(encoder(talk(("user", "w1")))) == "<bos> <system> w3 <user> w1 <assistant>"
+    with pytest.raises(SpecError, match=r"model\.system: prompt 'p9' has a system message"):
+        encoder(talk(("system", "w2"), ("user", "w1")))
+
+
+@pytest.mark.parametrize("fields", [{}, {"chat": "never"}])
+def test_a_conversation_without_a_template_is_refused_in_one_sentence(
+    fields: dict[str, str],
+) -> None:
+    template = TEMPLATE if fields else None
+    with pytest.raises(SpecError, match="'p9' is a conversation") as caught:
+        PromptEncoder(with_bos(template), spec(**fields))(talk(("user", "w1")))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("switch", ["enable_thinking", "thinking"])
+def test_thinking_is_switched_by_the_variable_that_the_template_knows(switch: str) -> None:
+    template = f"{TEMPLATE}{{% if {switch} is defined and not {switch} %}} w3{{% endif %}}"
+    off = PromptEncoder(with_bos(template), spec(thinking="off"))(HI)
+    assert words(off) == "<bos> <user> w1 w2 <assistant> w3"
+    for way in ("on", "default"):
+        ids = PromptEncoder(with_bos(template), spec(thinking=way))(HI)
+        assert words(ids) == "<bos> <user> w1 w2 <assistant>"
+
+
+@pytest.mark.parametrize(
+    "template",
+    [TEMPLATE, TEMPLATE + "{% set thinking = true %}{# enable_thinking #}", None],
+)
+def test_thinking_is_refused_where_the_template_has_no_switch(template: str | None) -> None:
+    with pytest.raises(SpecError, match=r"model\.thinking: off, but"):
+        PromptEncoder(with_bos(template), spec(thinking="off"))
+
+
+def test_a_switch_is_found_beside_a_tag_of_transformers_own() -> None:
+    own = "{% generation %}{% endgeneration %}{{ '' if enable_thinking else 'w3' }}"
+    assert PromptEncoder(with_bos(TEMPLATE + own), spec(thinking="on"))

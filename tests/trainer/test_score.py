@@ -10,9 +10,11 @@ import pytest
 import tiny
 import torch
 
-from kltune.errors import SpecError, TrialFault
+from kltune.errors import ServiceError, SpecError, TrialFault
+from kltune.tasks.calls_weighted import Part, WeightedScorer
 from kltune.tasks.protocol import Prompt, Sample
-from kltune.trainer.score import score_samples
+from kltune.tasks.scorers import CallLimits, function_scorer
+from kltune.trainer.score import score_batch, score_samples
 
 SAMPLES = [Sample(Prompt(f"p{i}", "w1"), f"w{i}", (i, 1), ended=True) for i in range(3)]
 
@@ -165,3 +167,26 @@ def test_training_is_the_same_bit_for_bit_whatever_the_proxy_does_to_torch() -> 
     plain = trained(list)
     for change in CHANGES:
         assert torch.equal(trained(change), plain), change.__name__
+
+
+def test_parts_of_a_sum_and_errors_that_were_passed_over_come_along() -> None:
+    def picky(completions: list[str]) -> list[float]:
+        if "w1" in completions:
+            raise ValueError("no w1")
+        return [1.0] * len(completions)
+
+    one = function_scorer("r.py:f", picky, limits=CallLimits(5.0, 0.5))
+    found = score_batch(WeightedScorer((Part("p", 2.0, one),)), SAMPLES, 0, may_skip=True)
+    assert found.values[::2] == [2.0, 2.0]
+    assert list(found.parts) == ["p"]
+    assert "no w1" in found.problems[0]
+    with pytest.raises(TrialFault, match=r"could score none of 1 completions; prompt 'p1'"):
+        score_batch(one, SAMPLES[1:2], 0, may_skip=True)
+
+
+def test_a_judge_that_is_down_is_no_trials_fault() -> None:
+    def down(completions: list[str]) -> list[float]:
+        raise ServiceError("task.gold: the judge is down")
+
+    with pytest.raises(ServiceError, match=r"^task\.gold: the judge is down$"):
+        score_batch(function_scorer("r.py:f", down), SAMPLES, 0, may_skip=True)

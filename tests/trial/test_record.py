@@ -5,12 +5,14 @@ from pathlib import Path
 import pytest
 
 from kltune.errors import StudyError
+from kltune.metrics.jsonl import Damage
 from kltune.metrics.record import EvalMetrics, EvalSample, StepMetrics, TokenProfile
 from kltune.spec.penalty import Penalty
 from kltune.spec.trial import BetaUnit, KLUnit, TrialSpec
 from kltune.trial.folder import TrialFolder, as_recorded
 from kltune.trial.outcome import StopReason, TrialOutcome, Verdict
 from kltune.trial.record import (
+    ScoreErrors,
     Warned,
     each_trial,
     read_profiles,
@@ -139,3 +141,62 @@ def test_profiles_come_back_as_they_are_recorded_the_later_attempts_where_both_h
 
 def test_a_trial_without_profiles_has_none(tmp_path: Path) -> None:
     assert read_profiles(_attempt(tmp_path, 3, 1, range(4)).path, []) == {}
+
+
+def test_completions_that_the_proxy_failed_on_are_counted_and_a_few_shown(tmp_path: Path) -> None:
+    folder = _attempt(tmp_path, 0, 1, range(1))
+    assert read_trial(folder.path).score_errors is None
+    for step in (1, 2):
+        folder.append_step(
+            StepMetrics(
+                slot=0,
+                trial_number=0,
+                step=step,
+                kl_token=0.0,
+                kl_seq=0.0,
+                proxy=0.0,
+                beta=0.1,
+                tokens=1,
+                is_finite=True,
+                values={"train/part_short": 1.0, "train/score_errors": 4.0},
+                score_errors=tuple(f"prompt 'p{i}': no" for i in range(4)),
+            )
+        )
+    found = read_trial(folder.path).score_errors
+    assert found == ScoreErrors(8, 2, ("prompt 'p0': no", "prompt 'p1': no", "prompt 'p2': no"))
+
+
+def test_an_ending_of_a_newer_kltune_is_one_line_that_names_file_and_line(tmp_path: Path) -> None:
+    folder = _attempt(tmp_path, 3, 1, range(6))
+    folder.append_outcome(_outcome(3, 1))
+    path = folder.path / "events.jsonl"
+    path.write_text(path.read_text().replace('"done"', '"grokked"'))
+    with pytest.raises(StudyError) as raised:
+        read_trial(folder.path)
+    assert f"{path}, line 2: the trial ended by 'grokked'" in str(raised.value)
+    assert "newer kltune" in str(raised.value)
+
+
+def test_an_ending_or_a_row_without_its_fields_is_no_traceback(tmp_path: Path) -> None:
+    folder = _attempt(tmp_path, 3, 1, range(6))
+    folder.append_outcome(_outcome(3, 1))
+    path = folder.path / "events.jsonl"
+    path.write_text(path.read_text().replace('"best_step"', '"best"'))
+    with pytest.raises(StudyError, match=r"line 2: not the end of a trial .*best_step"):
+        read_trial(folder.path)
+    (folder.path / "metrics.jsonl").write_text('{"schema": 1, "step": 1}\n')
+    with pytest.raises(StudyError, match="a row is not one of a trial's record"):
+        read_trial(folder.path)
+
+
+def test_lines_that_cannot_be_read_are_named_by_file_and_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = _attempt(tmp_path, 3, 1, range(6))
+    path = folder.path / "metrics.jsonl"
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([lines[0], lines[1][:20], *lines[2:], '{"schema": 1, "st']))
+    record = read_trial(folder.path)
+    assert record.damage == (Damage(path, 2, is_cut=False), Damage(path, 6, is_cut=True))
+    assert [row["step"] for row in record.steps] == [1, 3, 4, 5]
+    assert "line 2" in caplog.text

@@ -23,13 +23,13 @@ def importance_chart(shares: Mapping[str, float]) -> Chart:
         "textposition": "outside",
         "cliponaxis": False,
         "marker": {"color": LOW},
-        "hovertemplate": "%{y}: %{x} % of the importance<extra></extra>",
+        "hovertemplate": "%{y} explains %{x} % of the variance of the value<extra></extra>",
     }
     top = 100 * (max(values, default=0) * 1.15 or 1)
     frame = layout(
         110 + 34 * len(names),
         legend=False,
-        xaxis=axis("share of importance (%)", range=[0, round(top, 1)]),
+        xaxis=axis("variance of the value explained (%)", range=[0, round(top, 1)]),
         yaxis=axis("", type="category"),
     )
     return Chart([bars], frame)

@@ -37,7 +37,8 @@ def map_chart(places: Places, best: TrialRow | None) -> Chart:
         bar = {}
     for kind in kinds(places):
         found = [p for p in places.of_trials if kind_of(p) == kind]
-        traces.append(_trace(found, places, bar if places.is_map else None))
+        trace = _trace(found, places, bar if places.is_map else None)
+        traces += _with_key(trace) if places.is_map and found[0].value is not None else [trace]
     # One colour bar is enough: all traces share the scale.
     for trace in [t for t in traces if "colorbar" in t["marker"]][1:]:
         del trace["marker"]["colorbar"]
@@ -71,6 +72,20 @@ def _trace(found: Sequence[Place], places: Places, bar: Any) -> Trace:
         "marker": marker,
         "hovertemplate": "trial %{customdata}<br>%{text}<extra></extra>",
     }
+
+
+def _with_key(trace: Trace) -> list[Trace]:
+    """A trace coloured by value, and its entry of the legend in grey: there a colour would read as a value.
+
+    The entry is a trace without points; a click on it switches both.
+    """
+    group = {"legendgroup": trace["name"]}
+    marker = {"symbol": trace["marker"]["symbol"], "size": trace["marker"]["size"], "color": GREY}
+    key = {"type": "scatter", "mode": "markers", "name": trace["name"], "marker": marker}
+    return [
+        {**trace, **group, "showlegend": False},
+        {**key, **group, "x": [None], "y": [None], "hoverinfo": "skip"},
+    ]
 
 
 def _words(place: Place, places: Places) -> str:

@@ -19,7 +19,7 @@ Span = tuple[float, float]
 def steps_chart(
     row: TrialRow, unit: KLUnit, beta_unit: str, spans: tuple[Span, Span, Span]
 ) -> Chart:
-    """Gold and proxy of the evaluations, KL (left) and beta (right) of the steps; ``spans``: axes of the first three."""
+    """Gold and proxy of the evaluations, KL with its target (left) and beta (right) of the steps; ``spans``: axes of the first three."""
     head = f"trial {row.number}, step %{{x}}<br>"
     traces: list[Trace] = []
     for panel, (field, colour) in enumerate(
@@ -34,6 +34,12 @@ def steps_chart(
     kl_words, beta_words = f"KL ({KL_UNIT[unit]})", f"beta ({beta_unit})"
     hover = f"{head}KL %{{y}} {KL_UNIT[unit]}"
     traces.append(line("KL (left)", list(zip(steps, kl, strict=True)), 3, KL_COLOUR, hover))
+    targets = list(zip(steps, row.curve.target, strict=True))
+    if any(math.isfinite(target) for _, target in targets):
+        hover = f"{head}target of KL %{{y}} {KL_UNIT[unit]}"
+        aim = line("target of KL (left)", targets, 3, KL_COLOUR, hover)
+        aim["line"] |= {"dash": "dot", "width": 1.2}
+        traces.append(aim)
     hover = f"{head}beta %{{y}} {beta_unit}"
     beta = line(
         "beta (right)", list(zip(steps, row.curve.beta, strict=True)), 4, BETA_COLOUR, hover

@@ -11,6 +11,7 @@ from kltune.trainer.bank import Bank
 from kltune.trainer.logprobs import Logprobs
 from kltune.trainer.soundness.drawn import Drawn
 from kltune.trainer.soundness.facts import CountedSample, MaskFacts
+from kltune.trainer.text_rules import NO_RULES, TextRules
 
 NUM_SHOWN = 3
 """Completions that are shown one by one."""
@@ -19,8 +20,11 @@ SHOWN_TEXT = 80
 """Characters of a completion that are shown."""
 
 
-def count_by_hand(ids: Sequence[int], stop_ids: Sequence[int]) -> int:
-    """Tokens up to and including the first stop id; all where there is none."""
+def count_by_hand(ids: Sequence[int], stop_ids: Sequence[int], rules: TextRules = NO_RULES) -> int:
+    """Tokens up to and including the first stop id or the end of a stop string; all where there is none."""
+    by_text = rules.place_of_stop(ids)
+    if by_text is not None:
+        ids = ids[:by_text]
     for place, token in enumerate(ids):
         if token in stop_ids:
             return place + 1
@@ -33,13 +37,17 @@ def mask_facts(
     """``found``: the trainer's numbers at ``drawn``. ``step``: what a step drew, and its ``tokens/step``."""
     trainer, stops = bank.parts.settings.trainer, bank.parts.loaded.stop_ids
     rows = drawn.rollout
-    by_hand = _by_hand(drawn, stops)
+    rules = bank.parts.loaded.text_rules
+    by_hand = _by_hand(drawn, stops, rules)
     width = rows.ids_KNT.shape[2]
     places_T = torch.arange(width, device=rows.ids_KNT.device)
     right_NT = places_T < torch.tensor(by_hand, device=places_T.device)[:, None]
     mask_NT = rows.mask_KNT[0]
     weight_NT = token_weights(mask_NT, trainer.loss_aggregation, trainer.max_new_tokens)
-    ended = [any(i in stops for i in ids[:n]) for ids, n in zip(_ids(drawn), by_hand, strict=True)]
+    ended = [
+        any(i in stops for i in ids[:n]) or rules.place_of_stop(ids[:n]) is not None
+        for ids, n in zip(_ids(drawn), by_hand, strict=True)
+    ]
     said = rows.ended_KN[0].tolist()
     is_wrong_N = (mask_NT != right_NT).any(dim=-1)
     shown = is_wrong_N.nonzero()[:NUM_SHOWN, 0].tolist() or drawn.few(NUM_SHOWN)
@@ -55,7 +63,7 @@ def mask_facts(
         longest=int(rows.lengths_KN.max()),
         limit=trainer.max_new_tokens,
         prompt_tail_frac=_starts_with_prompt(drawn),
-        step_by_hand=None if step is None else sum(_by_hand(step[0], stops)),
+        step_by_hand=None if step is None else sum(_by_hand(step[0], stops, rules)),
         step_metric=None if step is None else step[1],
     )
 
@@ -64,8 +72,8 @@ def _ids(drawn: Drawn) -> list[list[int]]:
     return drawn.rollout.ids_KNT[0].tolist()
 
 
-def _by_hand(drawn: Drawn, stops: Sequence[int]) -> list[int]:
-    return [count_by_hand(ids, stops) for ids in _ids(drawn)]
+def _by_hand(drawn: Drawn, stops: Sequence[int], rules: TextRules) -> list[int]:
+    return [count_by_hand(ids, stops, rules) for ids in _ids(drawn)]
 
 
 def _starts_with_prompt(drawn: Drawn) -> float:

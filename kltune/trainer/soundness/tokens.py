@@ -244,7 +244,7 @@ def _conflicts(tokenizer: Any, config: Any) -> tuple[str, ...]:
 
 def _named_stop_ids(loaded: LoadedModel) -> set[int]:
     """Every id that tokenizer, model or generation config calls an end."""
-    named: set[int] = set()
+    named: set[int] = set(loaded.text_rules.stop_ids)
     owners: tuple[Any, ...] = (
         loaded.tokenizer,
         loaded.model.config,

@@ -10,7 +10,7 @@ def test_the_largest_share_is_on_top_and_in_per_cent() -> None:
     (bars,) = chart.traces
     assert bars["y"] == ["penalty", "horizon", "beta"]
     assert bars["x"] == [10, 20, 70]
-    assert chart.layout["xaxis"]["title"]["text"] == "share of importance (%)"
+    assert chart.layout["xaxis"]["title"]["text"] == "variance of the value explained (%)"
 
 
 def test_shares_of_nothing_still_have_an_axis() -> None:

@@ -50,3 +50,13 @@ def test_a_trial_without_a_finite_number_is_drawn_without_complaint(tmp_path: Pa
     chart = accepted(steps_chart(blank, KLUnit.TOKEN, UNIT, SPANS))
     assert named(chart, "gold")["x"] == []
     assert set(named(chart, "beta")["y"]) == {None}
+
+
+def test_the_target_of_kl_is_drawn_where_there_is_one(tmp_path: Path) -> None:
+    steered = trial(0.1, controller="proportional", target_kl=0.05, horizon=640)
+    rows = read_study(write_study(tmp_path, [steered, trial(0.1)])).trials
+    charts = [accepted(steps_chart(row, KLUnit.TOKEN, UNIT, SPANS)) for row in rows]
+    aim = named(charts[0], "target of KL")
+    assert set(aim["y"]) == {0.05}
+    assert aim["yaxis"] == "y3"
+    assert not [t for t in charts[1].traces if str(t.get("name")).startswith("target")]

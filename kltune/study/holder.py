@@ -6,8 +6,10 @@ says of every process which files it has open and which of them are locked (proc
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import os
+import platform
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,22 +31,27 @@ class Holder:
     """As ``kltune sweep``; empty where it can't be told."""
     since: float | None = None
     """Unix seconds at which it took the study."""
+    is_gone: bool = False
+    """Whether ``pid`` surely was a process of this machine and works here no more."""
 
 
 def find_holder(study_path: Path, proc: Path = PROC) -> Holder:
     """Look who holds the study; nothing is opened for writing, locked or made."""
     lock = study_path / LOCK
     try:
-        text = lock.read_text(encoding="utf-8", errors="replace").strip()
+        words = lock.read_text(encoding="utf-8", errors="replace").split()
         since = lock.stat().st_mtime
     except OSError:
         return Holder("free")
-    if not text.isdecimal():
+    if not words or not words[0].isdecimal():
         return Holder("free")
-    pid = int(text)
-    process = proc / text
+    pid = int(words[0])
+    process = proc / words[0]
+    is_here = words[1:] == [this_machine()]  # earlier versions wrote the process alone
     if not process.is_dir():
-        return Holder("unknown" if not proc.is_dir() and _lives(pid) else "free", pid)
+        if not proc.is_dir() and _lives(pid):
+            return Holder("unknown", pid)
+        return Holder("free", pid, is_gone=is_here)
     try:
         is_held = any(_is_locked(process, entry.name, lock) for entry in (process / "fd").iterdir())
     except PermissionError:
@@ -52,8 +59,29 @@ def find_holder(study_path: Path, proc: Path = PROC) -> Holder:
     except OSError:  # it ended meanwhile
         is_held = False
     if is_held is False:
-        return Holder("free", pid)
+        return Holder("free", pid, is_gone=is_here)
     return Holder("unknown" if is_held is None else "held", pid, _command(process), since)
+
+
+def this_machine() -> str:
+    """What tells apart where the number of a process means something: one boot, and one container of it."""
+    try:
+        boot = (PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{boot}/{(PROC / 'self/ns/pid').readlink()}"
+    except OSError:
+        digest = hashlib.sha256(platform.node().encode(errors="replace")).hexdigest()
+        return digest[:32]  # a system without /proc: its name, which nobody else need read
+
+
+def is_at_work(study_path: Path) -> bool | None:
+    """Whether another process surely works in the study; None where that can't be seen.
+
+    The caller's own hold does not count: a sweep that writes its report has ended its trials.
+    """
+    holder = find_holder(study_path)
+    if holder.state == "unknown":
+        return None
+    return holder.state == "held" and holder.pid != os.getpid()
 
 
 def _is_locked(process: Path, descriptor: str, lock: Path) -> bool:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kltune.launch.status_holder import find_holder
+from kltune.study.holder import find_holder, is_at_work, this_machine
 from kltune.study.lock import lock_study
 from tests.standing_case import held_by_another_process
 
@@ -70,3 +70,30 @@ def test_the_holder_s_command_is_told(tmp_path: Path) -> None:
     (proc / "7" / "cmdline").write_bytes(b"/x/python\0/x/bin/kltune\0sweep\0a.yaml\0")
     found = find_holder(study, proc)
     assert (found.state, found.command) == ("held", "kltune sweep")
+
+
+def test_only_another_process_is_at_work(tmp_path: Path) -> None:
+    assert is_at_work(tmp_path) is False
+    with lock_study(tmp_path):  # a sweep that writes its own report
+        assert is_at_work(tmp_path) is False
+    with held_by_another_process(tmp_path):
+        assert is_at_work(tmp_path) is True
+
+
+def test_a_process_of_this_machine_that_is_gone_is_known_to_be(tmp_path: Path) -> None:
+    with held_by_another_process(tmp_path) as pid:
+        assert not find_holder(tmp_path).is_gone
+    found = find_holder(tmp_path)
+    assert (found.state, found.pid, found.is_gone) == ("free", pid, True)
+    # Its number means nothing where another machine wrote it, or a kltune that did not say which.
+    for text in (f"{pid}\n", f"{pid} another-machine\n"):
+        (tmp_path / ".lock").write_text(text, encoding="utf-8")
+        assert not find_holder(tmp_path).is_gone
+
+
+def test_a_process_that_took_the_number_of_a_gone_one_does_not_hide_that_it_is_gone(
+    tmp_path: Path,
+) -> None:
+    text = f"{os.getpid()} {this_machine()}\n"
+    (tmp_path / ".lock").write_text(text, encoding="utf-8")
+    assert find_holder(tmp_path).is_gone

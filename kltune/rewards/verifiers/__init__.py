@@ -1,0 +1,1 @@
+"""Rewards that check an answer: mathematics, JSON, code."""

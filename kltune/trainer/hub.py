@@ -1,0 +1,73 @@
+"""A model's address in; out: the same, looked for in the cache alone where the hub is out of reach.
+
+Without this the hub's client tries again for minutes on a machine that has no network.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+from huggingface_hub import constants
+
+if TYPE_CHECKING:
+    from kltune.trainer.sources import ModelSource
+
+PATIENCE_S: Final = 5.0
+"""Seconds that a connection to the hub may take; HF_HUB_ETAG_TIMEOUT, where it is set, says otherwise."""
+_PORTS: Final = {"http": 80, "https": 443}
+
+
+def in_reach(source: ModelSource) -> ModelSource:
+    """The source, marked for the cache alone where the hub (or the proxy before it) does not answer.
+
+    A hub that answers slowly is left to its own client.
+    """
+    if source.kind != "hub" or constants.is_offline_mode():
+        return source
+    return source if _answers(constants.ENDPOINT, patience_s()) else replace(source, is_cached=True)
+
+
+def patience_s() -> float:
+    """Seconds that are waited for the hub's answer."""
+    is_set = "HF_HUB_ETAG_TIMEOUT" in os.environ
+    return float(constants.HF_HUB_ETAG_TIMEOUT) if is_set else PATIENCE_S
+
+
+def trouble_words(source: ModelSource, first: str) -> str:
+    """Why nothing came from the hub: its own words, unless it was not asked."""
+    if not source.is_cached:
+        return first
+    return (
+        f"{constants.ENDPOINT} does not answer within {patience_s():g} s (HF_HUB_ETAG_TIMEOUT changes that) and the "
+        "cache does not hold it; give a folder, or download it where there is a network"
+    )
+
+
+def _answers(endpoint: str, seconds: float) -> bool:
+    """Whether a connection can be made; names are looked up within the same time."""
+    address = urlsplit(endpoint)
+    host = address.hostname or ""
+    proxy = None if proxy_bypass(host) else getproxies().get(address.scheme)
+    if proxy is not None:
+        address = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+    place = (address.hostname or "", address.port or _PORTS.get(address.scheme, 443))
+    found: list[bool] = []
+
+    def connect() -> None:
+        try:
+            socket.create_connection(place, timeout=seconds).close()
+        except OSError:
+            return
+        found.append(True)
+
+    # A look-up of a name has no time limit of its own.
+    asking = threading.Thread(target=connect, daemon=True)
+    asking.start()
+    asking.join(seconds)
+    return bool(found)
