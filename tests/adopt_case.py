@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
+import shlex
 from pathlib import Path
 from typing import Any
 
 from export_case import SIGMA_R, STD_R, target
+from ruamel.yaml import YAML
 
 from kltune.adopt.convert import Asked, converted, read_config
 from kltune.adopt.given import Given
@@ -109,6 +112,62 @@ def exported(winner: Winner, framework: str, version: str) -> Exported | None:
         return EXPORTERS[framework](winner, target(winner, framework, version))
     except SpecError:
         return None
+
+
+def live(found: Exported) -> dict[str, Any]:
+    """Keys and values of a file's text without its comments, read by nothing of kltune's."""
+    if found.framework == "trl":
+        (call,) = [n for n in ast.walk(ast.parse(found.text)) if isinstance(n, ast.Call)]
+        assert ast.unparse(call.func) == found.builder
+        values = {str(one.arg): ast.literal_eval(one.value) for one in call.keywords}
+        assert values.pop("output_dir") == "output"
+        return values
+    if found.framework == "openrlhf":
+        bare = "\n".join(line for line in found.text.split("\n") if not line.startswith("#"))
+        words = shlex.split(bare, comments=True)
+        assert words[0] == "settings=("
+        end = words.index(")")
+        assert words[end + 1 :] == [
+            *["python3", "-m", "openrlhf.cli.train_ppo_ray"],
+            "${settings[@]}",
+            "$@",
+        ]
+        flags: dict[str, Any] = {}
+        for word in words[1:end]:
+            if word.startswith("--"):
+                flags[word] = []
+            else:
+                flags[list(flags)[-1]].append(word)
+        return {flag: _flag_value(given) for flag, given in flags.items()}
+    tree = YAML(typ="safe", pure=True).load(found.text)
+    if found.framework == "verl" and "hydra" in tree:
+        assert tree.pop("hydra") == {"searchpath": ["pkg://verl.trainer.config"]}
+        assert tree.pop("defaults") == ["ppo_trainer", "_self_"]
+        assert "# python3 -m verl.trainer.main_ppo \\\n" in found.text
+    return _flat(tree)
+
+
+def _flag_value(given: list[str]) -> Any:
+    """As the list of an export has it."""
+    plain = [_number(one) for one in given]
+    return True if not plain else plain[0] if len(plain) == 1 else tuple(plain)
+
+
+def _number(text: str) -> Any:
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+
+
+def _flat(tree: dict[str, Any], above: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in tree.items():
+        if isinstance(value, dict):
+            flat |= _flat(value, f"{above}{name}.")
+        else:
+            flat[f"{above}{name}"] = value
+    return flat
 
 
 def sigma_of(algorithm: str) -> float:

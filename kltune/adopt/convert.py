@@ -48,6 +48,9 @@ _MANY: Final = 24
 _MOST_TOKEN_KL: Final = 1.0
 """Nats per token: above, a target was meant per sequence."""
 
+_DEFAULTS: Final = "that file's or its release's default"
+"""Where the values are from, as the heading has it."""
+
 SIGMA_HELP: Final = (
     "--sigma is the standard deviation of the reward that the advantages are divided by, in raw reward, under the start "
     "policy: within a group of one prompt (GRPO), over all completions (REINFORCE++, PPO). A kltune study measures it "
@@ -96,7 +99,7 @@ def converted(found: Reading, asked: Asked) -> Exported:
         SpecError: the target can't run the setting, or sigma or the mean length has to be known for it.
     """
     sigma = asked.sigma or 1.0
-    mean = asked.sizes.mean_tokens or float(found.trainer_spec().max_new_tokens)
+    mean = _mean(found, asked)
     try:
         result = _built(found, asked, sigma, mean)
         _check_known(found, asked, result, (sigma, mean))
@@ -107,7 +110,10 @@ def converted(found: Reading, asked: Asked) -> Exported:
         raise SpecError(reworded_text(str(error), found)) from error
     winner = found.winner(sigma, mean)
     lines = heading(winner, _target(found, winner, asked, asked.to))
-    said = (*remarks(found), *unknown)
+    if asked.sizes != Sizes():
+        lines = tuple(line.replace(_DEFAULTS, f"{_DEFAULTS} or a flag's") for line in lines)
+    told = tuple(f"{text}, no plain value" for text in found.unclear.values()) if unknown else ()
+    said = (*(line for line in remarks(found) if not line.startswith(told)), *unknown)
     return reworded(result, found, lines, remarks=said, knows_sigma=asked.sigma is not None)
 
 
@@ -146,7 +152,7 @@ def as_plain(found: Reading, asked: Asked) -> dict[str, Any]:
         return plain(winner, _target(one, winner, asked, one.framework))
 
     sigma = asked.sigma or 1.0
-    mean = asked.sizes.mean_tokens or float(found.trainer_spec().max_new_tokens)
+    mean = _mean(found, asked)
     facts = with_these(found, sigma, mean)
     tried: list[dict[str, Any]] = []
     if asked.sigma is None:
@@ -224,11 +230,19 @@ def _target(found: Reading, winner: Winner, asked: Asked, framework: str) -> Tar
     if group is None and found.group != winner.trainer.group_size:
         sizes = replace(sizes, group=found.group)
     try:
-        return make_target(
+        target = make_target(
             winner, framework, asked.version if asked.to == framework else None, sizes
         )
     except SpecError as error:
         raise SpecError(_with_sources(str(error), found, asked)) from error
+    own = [text for text in target.warnings if not text.startswith("--max-new-tokens without")]
+    return replace(target, warnings=tuple(own))
+
+
+def _mean(found: Reading, asked: Asked) -> float:
+    """Of a completion, tokens; where it is not given, one that fits: what depends on it is asked for."""
+    longest = asked.sizes.max_new_tokens or found.trainer_spec().max_new_tokens
+    return asked.sizes.mean_tokens or float(longest)
 
 
 def _with_sources(text: str, found: Reading, asked: Asked) -> str:

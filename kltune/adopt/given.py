@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 
 from ruamel.yaml import YAML
 from ruamel.yaml.constructor import DuplicateKeyError
-from ruamel.yaml.error import YAMLError
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from kltune.adopt.script import flags_of, overrides_of
 from kltune.adopt.source_code import config_call
@@ -128,22 +128,41 @@ def _mapping(framework: str, path: Path, text: str) -> Given:
 def _parsed(path: Path, text: str) -> Any:
     try:
         if path.suffix.lower() == ".json":
-            return json.loads(text)
+            return json.loads(text, object_pairs_hook=_once)
         return YAML(typ="safe", pure=True).load(text)
     except json.JSONDecodeError as error:
         raise SpecError(
             f"{path}: not JSON: {error.msg} (line {error.lineno}, column {error.colno})"
         ) from None
+    except _TwiceError as error:
+        raise SpecError(f"{path}: {error} stands there a second time; leave one") from None
     except DuplicateKeyError as error:
         key = re.search(r'duplicate key "(.*?)"', str(error.problem))
         line = 0 if error.problem_mark is None else error.problem_mark.line + 1
         raise SpecError(
             f"{path}: line {line}: {'a key' if key is None else key[1]} stands there a second time; leave one"
         ) from None
+    except MarkedYAMLError as error:
+        line = 0 if error.problem_mark is None else error.problem_mark.line + 1
+        raise SpecError(f"{path}: line {line}: not YAML: {error.problem}") from None
     except YAMLError as error:
         raise SpecError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
     except RecursionError:
         raise SpecError(f"{path}: can't be read: too deeply nested") from None
+
+
+class _TwiceError(ValueError):
+    """A name that a section of JSON has twice."""
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A section of JSON, which would let the last of two values stand in silence."""
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise _TwiceError(name)
+        found[name] = value
+    return found
 
 
 def _flatten(section: dict[Any, Any], above: str, values: dict[str, Any]) -> None:

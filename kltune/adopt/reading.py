@@ -19,7 +19,6 @@ from kltune.spec.trainer import TrainerSpec
 from kltune.spec.trial import BetaUnit, ControllerKind, KLUnit, TrialSpec
 from kltune.units import advantage_scale, baseline_share, in_advantage_units
 
-
 _CUT: Final = frozenset({"prompts", "group_size", "minibatches"})
 """Fields that say into how many updates a rollout is cut."""
 

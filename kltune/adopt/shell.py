@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import ast
-import operator
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
+
+from kltune.adopt.arithmetic import whole_number
 
 _SETS: Final = r"(?:(?:export|local|readonly|declare(?:\s+-\w+)*)\s+)?"
 _ASSIGNED: Final = re.compile(rf"\s*{_SETS}([A-Za-z_]\w*)(\+?)=(.*)", re.DOTALL)
@@ -35,17 +35,6 @@ _HIDDEN: Final[Mapping[str, str]] = MappingProxyType(
 
 _LONGEST: Final = 50_000
 """Characters of one command."""
-
-_OPERATORS: Final[Mapping[type[ast.operator], Callable[[int, int], int]]] = MappingProxyType(
-    {
-        ast.Add: operator.add,
-        ast.Sub: operator.sub,
-        ast.Mult: operator.mul,
-        ast.Div: operator.floordiv,
-        ast.FloorDiv: operator.floordiv,
-        ast.Mod: operator.mod,
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,32 +175,31 @@ def _unsure(lines: Sequence[_Line]) -> frozenset[str]:
 def _lines(text: str) -> list[_Line]:
     """Logical ones: one ended by a backslash goes on; so does a quote or an array that is still open."""
     lines: list[_Line] = []
-    pending, start, depth = "", 1, 0
-    for number, raw in enumerate([*text.replace("\r\n", "\n").split("\n"), None], start=1):
-        if raw is None:
-            whole, goes_on = pending, False
-        else:
-            line = _hidden(raw)
-            if pending and line.lstrip().startswith("#"):
-                continue  # a comment among continued lines: people leave them there
-            whole = pending + line
-            start = start if pending else number
-            goes_on = True
-            if re.search(r"\\\s*$", line) and not line.lstrip().startswith("#"):
-                pending = re.sub(r"\\\s*$", " ", whole)
-            elif len(whole) < _LONGEST and (_is_open_quote(whole) or _is_open_array(whole)):
-                pending = whole + "\n"
-            else:
-                goes_on = False
-        if goes_on:
-            continue
+    depth = 0
+    for whole, number in _joined(text):
         depth = max(0, depth - (_CLOSES.match(whole) is not None))
-        if whole.strip():
-            lines.append(_Line(whole, start, depth > 0))
-        if _OPENS.match(whole) and _CLOSED_AT_ONCE.search(whole) is None:
-            depth += 1
-        pending = ""
+        lines.append(_Line(whole, number, depth > 0))
+        depth += _OPENS.match(whole) is not None and _CLOSED_AT_ONCE.search(whole) is None
     return lines
+
+
+def _joined(text: str) -> Iterator[tuple[str, int]]:
+    """With the number of the first of them."""
+    pending, start = "", 1
+    for number, raw in enumerate(text.replace("\r\n", "\n").split("\n"), start=1):
+        line = _hidden(raw)
+        if pending and line.lstrip().startswith("#"):
+            continue  # a comment among continued lines: people leave them there
+        whole, start = pending + line, start if pending else number
+        if re.search(r"\\\s*$", line) and not line.lstrip().startswith("#"):
+            pending = re.sub(r"\\\s*$", " ", whole)
+        elif len(whole) < _LONGEST and (_is_open_quote(whole) or _is_open_array(whole)):
+            pending = whole + "\n"
+        else:
+            yield whole, start
+            pending = ""
+    if pending.strip():
+        yield pending, start
 
 
 def _hidden(line: str) -> str:
@@ -275,29 +263,13 @@ def _filled(text: str, state: _State) -> str:
         is_default = found[2] is not None and not state.is_sourced and name not in state.unsure
         return found[2] if is_default else found[0]
 
+    def result(found: re.Match[str]) -> str:
+        number = whole_number(shown(found[1]), state.variables)
+        return found[0] if number is None else str(number)
+
     for _ in range(9):  # a default may hold a variable with a default
-        filled = _SUM.sub(lambda found: _sum(found, state.variables), _VARIABLE.sub(value, text))
+        filled = _SUM.sub(result, _VARIABLE.sub(value, text))
         if filled == text or len(filled) > _LONGEST:
             break
         text = filled
     return text
-
-
-def _sum(found: re.Match[str], variables: Mapping[str, str]) -> str:
-    """Whole-number arithmetic; anything else stays as it is."""
-
-    def value(node: ast.expr) -> int:
-        if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
-            return _OPERATORS[type(node.op)](value(node.left), value(node.right))
-        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-            return -value(node.operand)
-        if isinstance(node, ast.Name):
-            return int(variables[node.id])
-        if isinstance(node, ast.Constant) and type(node.value) is int:
-            return node.value
-        raise ValueError
-
-    try:
-        return str(value(ast.parse(shown(found[1]).strip(), mode="eval").body))
-    except (ValueError, KeyError, SyntaxError, ArithmeticError, RecursionError):
-        return found[0]

@@ -12,7 +12,6 @@ from kltune.adopt.keys import Keys
 from kltune.adopt.reading import (
     KLPart,
     Reading,
-    above_zero,
     bound,
     high_clip,
     minibatches,

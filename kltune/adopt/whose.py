@@ -57,7 +57,11 @@ def check_is_of(framework: str, where: str, given: Given, text: str) -> None:
         return
     known = _known(framework)
     for name, value in given.values.items():
-        inside = sorted(key for key in known if key.startswith(f"{name}.")) if name else []
+        inside = (
+            sorted(key for key in known if key.startswith(f"{name}.") and "._" not in key)
+            if name
+            else []
+        )
         if inside and value is not None and value != {}:
             raise SpecError(
                 f"{where}: {name}: must be a section with keys such as {inside[0]} (got {value!r})"
@@ -67,11 +71,7 @@ def check_is_of(framework: str, where: str, given: Given, text: str) -> None:
     if tells or (names and _starts(framework, given, text)):
         return
     runs = re.search(r"\btrain_\w+", text) if framework == "openrlhf" else None
-    other = (
-        f"; it runs {runs[0]}, which is no RL"
-        if runs
-        else ""
-    )
+    other = f"; it runs {runs[0]}, which is no RL" if runs else ""
     raise SpecError(f"{where}: {_EXAMPLE[framework]} was found in it{other}")
 
 

@@ -27,8 +27,8 @@ from kltune.report.confirm_blocks import confirmed_words
 from kltune.report.recommend import Answer, NoAnswer, Recommendation, recommend
 from kltune.report.rows import StudyRows, TrialRow, read_study
 from kltune.report.text import visible
+from kltune.report.unended import progress_words
 from kltune.spec.study import StudySpec
-from kltune.trial.outcome import TrialState
 
 _FLAG: Final = re.compile(
     r"--(to|trial|version|framework|batch|group|mean-tokens|max-new-tokens|out|force)\b"
@@ -214,10 +214,7 @@ class Study:
 
     @property
     def _progress(self) -> str:
-        counts = [(state, len(self.rows.of_state(state))) for state in TrialState]
-        parts = ", ".join(f"{count} {state.value}" for state, count in counts if count)
-        of = f"{len(self.rows.trials)} of {self.spec.budget.trials} trials"
-        return f"{of} ({parts})" if parts else of
+        return progress_words(self.rows)
 
 
 def open_study(path: str | Path) -> Study:

@@ -70,7 +70,6 @@ def command(
     """Write the KL setting of CONFIG for another trainer, with what can't be kept.
 
     Nothing in CONFIG is run; what it leaves open is its release's default.
-    Exit code: 0 written, 2 refused with the reason.
     """
     from kltune.export.target import Sizes
     from kltune.launch.convert import ConvertRequest, run_convert

@@ -21,8 +21,8 @@ from kltune.export.cautions import (
 )
 from kltune.export.convert import Gradient
 from kltune.export.key import Exported, Key, check_known
-from kltune.export.render import hydra_text, yaml_text
 from kltune.export.releases import number_of
+from kltune.export.render import hydra_text, yaml_text
 from kltune.export.setting import Winner
 from kltune.export.target import Target
 from kltune.export.verl_kl import ACTOR, kl_keys

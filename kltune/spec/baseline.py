@@ -7,7 +7,7 @@ divided as that algorithm divides them; a recipe by name stands beside group-nor
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import (
@@ -25,6 +25,9 @@ from kltune.spec.recipes import RECIPES, Recipe
 from kltune.spec.trial import CONTROLLER_CLIP, ControllerKind
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}")
+
+MOST_BETA: Final = {"advantage": 1e3, "reward": 1e6}
+"""Largest beta by the unit that it is in: beyond, a thousandth of a nat outweighs any advantage or reward."""
 
 _FROM_CONTROL: Final = (ControllerKind.SCHEDULE, ControllerKind.THRESHOLD)
 """Kinds whose numbers stand in the section ``control``, which is the search's."""
@@ -58,6 +61,14 @@ class BaselineSpec(Closed):
     horizon: PositiveFloat | None = None
     """Time constant of the proportional controller, in sequences."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _says_whose_nats(cls, values: Any) -> Any:
+        if isinstance(values, Mapping) and "target_kl" in values:
+            text = "say whose nats: target_kl_seq (per sequence) or target_kl_token (per token)"
+            raise FieldProblems(("target_kl", text))
+        return values  # pyright: ignore[reportUnknownVariableType]
+
     @field_validator("name")
     @classmethod
     def _is_safe(cls, name: str) -> str:
@@ -83,6 +94,10 @@ class BaselineSpec(Closed):
         return self.controller.has_target
 
     def _penalty_problems(self) -> list[tuple[str, str]]:
+        most = MOST_BETA[self.beta_in]
+        if self.beta > most:
+            text = f"must be at most {most:g} with beta_in {self.beta_in} (got {self.beta:g})"
+            return [("beta", text)]
         if self.beta > 0 and self.penalty is None:
             return [("penalty", "needed where beta is above 0")]
         if self.beta == 0 and self.penalty is not None:
@@ -136,9 +151,13 @@ def known(baselines: Sequence[str | BaselineSpec]) -> None:
             f"unknown recipe {unknown[0]!r}; known: {', '.join(sorted(RECIPES))}; or write it out: "
             "{name, penalty, beta, beta_in, ...}"
         )
-    names = [setting(one).name for one in baselines]
-    if len(set(names)) != len(names):
-        raise ValueError(f"each recipe once (got {names})")
+    first: dict[str, int] = {}
+    for place, name in enumerate(setting(one).name for one in baselines):
+        if name in first:
+            raise FieldProblems(
+                (f"{place}", f"is called {name} like baselines.{first[name]}: each name once")
+            )
+        first[name] = place
 
 
 def setting(baseline: str | BaselineSpec) -> Recipe | BaselineSpec:

@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from collections.abc import Sequence
+from types import UnionType
+from typing import Any, Final, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    PlainValidator,
+    ValidationInfo,
+    WrapValidator,
+    field_validator,
+)
+
+_READERS: Final = (BeforeValidator, PlainValidator, WrapValidator)
+"""What reads a number from a text of its own form."""
 
 
 class FieldProblems(ValueError):
@@ -24,7 +37,7 @@ class FieldProblems(ValueError):
 
 
 class Closed(BaseModel):
-    """A frozen section that refuses unknown keys, non-finite numbers and truth values as numbers."""
+    """A frozen section that refuses unknown keys, non-finite numbers, and truth values and texts as numbers."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -32,10 +45,27 @@ class Closed(BaseModel):
     @classmethod
     def _truth_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
         # pydantic reads `true` as 1, so `trials: true` would run one trial.
-        annotation = cls.model_fields[info.field_name or ""].annotation
+        field = cls.model_fields[info.field_name or ""]
+        annotation = field.annotation
         if isinstance(value, bool) and not _admits_bool(annotation):
             raise ValueError("Input should not be a truth value")
+        # It reads '0.1' as 0.1 as well, and then a `true` in quotes would be no better.
+        if isinstance(value, str) and _is_number(annotation, field.metadata):
+            raise ValueError("Input should be a number, not a text")
         return value
+
+
+def _is_number(annotation: Any, metadata: Sequence[Any] = ()) -> bool:
+    """Whether nothing but a number, or nothing at all, may stand there."""
+    if any(isinstance(rule, _READERS) for rule in metadata):
+        return False  # as 90s or 15m
+    kinds = get_args(annotation)
+    if hasattr(annotation, "__metadata__"):
+        return _is_number(kinds[0], annotation.__metadata__)
+    if annotation in (int, float):
+        return True
+    is_union = bool(kinds) and (type(annotation) is UnionType or get_origin(annotation) is Union)
+    return is_union and all(kind is type(None) or _is_number(kind) for kind in kinds)
 
 
 def _admits_bool(annotation: Any) -> bool:

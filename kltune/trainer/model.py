@@ -145,13 +145,11 @@ def load_model(spec: ModelSpec, source: ModelSource, device: str, precision: str
             weights do not fit the memory that is free.
         EnvironmentMissingError: no such device, or a hub that can't be reached.
     """
-    accelerator = place(device, precision)
-    source = in_reach(source)
+    accelerator, source = place(device, precision), in_reach(source)
     transformers_logging.disable_progress_bar()
     dtype = base_dtype(spec, accelerator.device)
     gguf = {} if source.gguf_file is None else {"gguf_file": source.gguf_file}
-    trust = spec.trust_remote_code
-    common = {"trust_remote_code": trust, "local_files_only": source.is_cached, **gguf}
+    common = {"trust_remote_code": spec.trust_remote_code, **gguf, **source.flags}
     refuse_too_large(spec, source, accelerator.device)
     try:
         tokenizer = AutoTokenizer.from_pretrained(source.pretrained, **common)
@@ -164,9 +162,8 @@ def load_model(spec: ModelSpec, source: ModelSource, device: str, precision: str
     except (OSError, ValueError, ImportError, RuntimeError, SafetensorError) as error:
         first = (str(error).strip() or type(error).__name__).splitlines()[0]
         if source.kind == "hub":
-            raise EnvironmentMissingError(
-                f"model.base: {spec.base!r} could not be loaded from the hub: {trouble_words(source, first)}"
-            ) from error
+            why = f"could not be loaded from the hub: {trouble_words(source, first)}"
+            raise EnvironmentMissingError(f"model.base: {spec.base!r} {why}") from error
         raise SpecError(f"model.base: {spec.base!r} could not be loaded: {first}") from error
     refuse_missing(spec.base, model, found)
     if source.adapter is not None:

@@ -36,6 +36,11 @@ class ModelSource:
     is_cached: bool = False
     """Of a hub id: only the cache is looked into, since the hub is out of reach (trainer/hub.py)."""
 
+    @property
+    def flags(self) -> dict[str, bool]:
+        """What ``from_pretrained`` is told besides."""
+        return {"local_files_only": True} if self.is_cached else {}
+
 
 def find_model(spec: ModelSpec, look_up: LookUp) -> ModelSource:
     """:func:`resolve_model` of a spec's base, and the folder of its start adapter.

@@ -21,12 +21,14 @@ def load_tokenizer(spec: ModelSpec, source: ModelSource) -> Any:
     """
     gguf = {} if source.gguf_file is None else {"gguf_file": source.gguf_file}
     source = in_reach(source)
-    flags = {"trust_remote_code": spec.trust_remote_code, "local_files_only": source.is_cached}
+    flags = {"trust_remote_code": spec.trust_remote_code, **source.flags}
     try:
         return AutoTokenizer.from_pretrained(source.pretrained, **flags, **gguf)
     except (OSError, ValueError, ImportError, RuntimeError) as error:
         first = (str(error).strip() or type(error).__name__).splitlines()[0]
         told = f"model.base: the tokenizer of {spec.base!r} could not be loaded"
         if source.kind == "hub":
-            raise EnvironmentMissingError(f"{told} from the hub: {trouble_words(source, first)}") from error
+            raise EnvironmentMissingError(
+                f"{told} from the hub: {trouble_words(source, first)}"
+            ) from error
         raise SpecError(f"{told}: {first}") from error

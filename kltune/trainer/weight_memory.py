@@ -66,7 +66,7 @@ def num_weights(spec: ModelSpec, source: ModelSource) -> tuple[int, bool]:
     trust = spec.trust_remote_code
     try:
         config = AutoConfig.from_pretrained(
-            source.pretrained, trust_remote_code=trust, local_files_only=source.is_cached
+            source.pretrained, trust_remote_code=trust, **source.flags
         )
         with torch.device("meta"):
             model = AutoModelForCausalLM.from_config(config, trust_remote_code=trust)

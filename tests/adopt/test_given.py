@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from adopt_case import OPENRLHF_OLD, TRL, VERL_GRPO, put
 
+from kltune.adopt.convert import read_config
 from kltune.adopt.given import read_given
 from kltune.errors import SpecError
 
@@ -72,3 +73,27 @@ def test_a_file_that_is_not_there_a_folder_and_bytes_are_refused(tmp_path: Path)
     ):
         with pytest.raises(SpecError, match=words):
             read_given("verl", path)
+
+
+def test_messages_name_the_whole_path(tmp_path: Path) -> None:
+    path = put(tmp_path, "a.yaml", "algorithm: {adv_estimator: 5}\n")
+    with pytest.raises(SpecError) as caught:
+        read_config("verl", path)
+    assert str(caught.value).startswith(f"{path}: algorithm.adv_estimator: ")
+
+
+def test_a_key_that_stands_twice_is_one_plain_sentence(tmp_path: Path) -> None:
+    path = put(tmp_path, "a.yaml", "algorithm:\n  gamma: 1\n  gamma: 2\n")
+    with pytest.raises(SpecError) as caught:
+        read_given("verl", path)
+    assert str(caught.value) == f"{path}: line 3: gamma stands there a second time; leave one"
+    with pytest.raises(SpecError, match="gamma stands there a second time; leave one"):
+        read_given("verl", put(tmp_path, "a.json", '{"algorithm": {"gamma": 1, "gamma": 2}}'))
+
+
+@pytest.mark.parametrize("name", ["a.yaml", "a.sh", "a.py", "a.json"])
+def test_an_empty_file_is_called_empty(name: str, tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match="is empty"):
+        read_given("trl", put(tmp_path, name, " \n"))
+    with pytest.raises(SpecError, match="nothing but comments"):
+        read_given("trl", put(tmp_path, "b.yaml", "# a\n"))

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from adopt_case import ENDING, EXPORTERS, convert, exported, read, sigma_of
+from adopt_case import ENDING, EXPORTERS, convert, exported, live, read, sigma_of
 from export_case import target, winner
 
 from kltune.adopt.convert import remarks
@@ -98,6 +98,7 @@ def test_there_and_back_loses_nothing_or_says_what(framework: str, tmp_path: Pat
                 there = convert(found, other, None, sigma)
             except SpecError:
                 continue
+            assert live(there) == dict(there.values)
             seen = read(tmp_path, other, there.text, VERSIONS[other][-1])
             back = convert(seen, framework, None, sigma)
             lost = differing(dict(own.values), dict(back.values))

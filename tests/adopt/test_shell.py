@@ -30,7 +30,7 @@ def test_text_may_be_added_to_a_variable() -> None:
         ("$((1024 * 32))", 32768),
         ("$((n*2+(3 - 1)))", 18),
         ("$(( $n / 3 ))", 2),
-        ("$((-n % 5))", 2),
+        ("$((-n % 5))", -3),
     ],
 )
 def test_whole_number_arithmetic_is_done(text: str, value: int) -> None:
@@ -59,6 +59,8 @@ def test_a_file_that_is_read_in_may_have_set_anything() -> None:
     "text",
     [
         "[ $BIG ] && KL=1\nrun a.b=$KL",
+        "KL=2\n[ $BIG ] && KL=1\nrun a.b=$KL",
+        "KL=1\nif x; then KL=2; fi\nrun a.b=$KL",
         "if x; then KL=1; else KL=2; fi\nrun a.b=$KL",
         "if x; then\n  KL=1\nfi\nrun a.b=$KL",
         "case $x in\n  a) KL=1 ;;\nesac\nrun a.b=$KL",

@@ -3,10 +3,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from adopt_case import EXPORTERS, OPENRLHF_NEW, VERL_GRPO, convert, read
+from adopt_case import EXPORTERS, OPENRLHF_NEW, VERL_GRPO, convert, live, read
 
 from kltune.adopt.wording import reworded_text
 
+IN_LOSS = OPENRLHF_NEW.replace("ARGS=(", "ARGS=(--algo.kl.use_loss --algo.kl.estimator k2")
 MSE = VERL_GRPO.replace("low_var_kl", "mse")
 
 
@@ -62,3 +63,37 @@ def test_a_refusal_names_the_right_flag(tmp_path: Path) -> None:
     found = read(tmp_path, "verl", VERL_GRPO, name="run.sh")
     text = reworded_text("use --version 0.6.0, or a trial with k2-loss", found)
     assert text == "use --to-version 0.6.0, or a configuration with k2-loss"
+
+
+@pytest.mark.parametrize("to", EXPORTERS)
+def test_rewording_touches_no_key_value_or_command(to: str, tmp_path: Path) -> None:
+    for name, text in (("verl", MSE), ("openrlhf", IN_LOSS)):
+        found = convert(read(tmp_path, name, text, name="run.sh"), to, None, 0.5, mean_tokens=24)
+        assert live(found) == dict(found.values)
+
+
+def test_labels_tell_the_file_its_default_and_a_flag_apart(tmp_path: Path) -> None:
+    found = read(tmp_path, "verl", MSE.replace("data.max_response_length=128", ""), name="run.sh")
+    comments = {key.name: key.comment for key in convert(found, "verl", batch=512).keys}
+    assert comments["actor_rollout_ref.rollout.n"] == (
+        "completions per prompt (actor_rollout_ref.rollout.n; --group sets yours)"
+    )
+    assert comments["data.max_response_length"] == (
+        "tokens (data.max_response_length (default of verl 0.9.0); --max-new-tokens sets yours)"
+    )
+    flagged = convert(found, "verl", group=4, max_new_tokens=99)
+    comments = {key.name: key.comment for key in flagged.keys}
+    assert comments["actor_rollout_ref.rollout.n"] == "completions per prompt (--group)"
+    assert comments["data.max_response_length"] == "tokens (--max-new-tokens)"
+    head = " ".join(flagged.text.replace("\n#", " ").split())
+    assert "that file's or its release's default or a flag's" in head
+    assert "or a flag's" not in convert(found, "verl").text
+
+
+def test_a_learning_rate_of_the_release_is_not_called_the_files(tmp_path: Path) -> None:
+    text = MSE.replace("actor_rollout_ref.actor.optim.lr=1e-6", "")
+    found = convert(read(tmp_path, "verl", text, name="run.sh"), "trl")
+    (rate,) = [key for key in found.keys if key.name == "learning_rate"]
+    assert rate.comment.startswith(
+        "actor_rollout_ref.actor.optim.lr (default of verl 0.9.0), for all weights"
+    )

@@ -6,6 +6,7 @@ import json
 import shutil
 import warnings
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -150,14 +151,14 @@ def test_a_notebook_shows_it_escaped(tmp_path: Path) -> None:
     assert shown.count("<table") == shown.count("</table>") == 1
 
 
-@pytest.mark.parametrize("trial", [99, -1, True, "a", 1.5, None])
-def test_a_trial_that_is_not_there_is_told_with_those_that_are(tmp_path: Path, trial: Any) -> None:
-    study = kltune.open_study(write_study(tmp_path / "s", [TRIALS_OF[0]] * 3))
+@pytest.mark.parametrize("number", [99, -1, True, "a", 1.5, None])
+def test_a_trial_that_is_not_there_is_told_with_those_that_are(tmp_path: Path, number: Any) -> None:
+    study = kltune.open_study(write_study(tmp_path / "s", [trial(0.1)] * 3))
     with pytest.raises(StudyError, match=r"there is no trial .*; 0-2 are there"):
-        study.curve(trial)
+        study.curve(number)
 
 
 @pytest.mark.parametrize("path", [None, 3])
 def test_what_is_no_path_is_told_in_one_sentence(path: Any) -> None:
-    with pytest.raises(SpecError, match="^path: must be the path of a study's folder"):
+    with pytest.raises(SpecError, match=r"^path: must be the path of a study's folder"):
         kltune.open_study(path)

@@ -261,7 +261,7 @@ def test_a_file_that_is_not_there_is_called_by_its_name() -> None:
 
 @pytest.mark.parametrize("spec", [None, 3, ["a.yaml"]])
 def test_what_is_no_spec_is_told_in_one_sentence(spec: Any) -> None:
-    with pytest.raises(SpecError, match="^spec: must be the path of a YAML file, or a mapping"):
+    with pytest.raises(SpecError, match=r"^spec: must be the path of a YAML file, or a mapping"):
         kltune.sweep(spec)
 
 

@@ -49,7 +49,7 @@ def in_search(**changes: Any) -> dict[str, Any]:
     ("spec", "told"),
     [
         ({**minimal(), "bugdet": {}}, "bugdet: Extra inputs are not permitted"),
-        ({**minimal(), "trainer": {"steps": "x"}}, "trainer.steps: Input should be a valid"),
+        ({**minimal(), "trainer": {"steps": "x"}}, "trainer.steps: Input should be a number"),
         ({**minimal(), "trainer": {"steps": 1, "group_size": 1}}, "trainer.group_size: "),
         (
             {**minimal(), "trainer": {"steps": 1, "completions": 6, "group_size": 4}},

@@ -70,3 +70,25 @@ def test_a_hostile_file_does_nothing_to_a_terminal(
     shown = capfd.readouterr()
     assert "\x1b" not in shown.err + shown.out
     assert "\nbeta: 9" not in shown.out
+
+
+def test_the_file_that_is_read_is_never_written_over(tmp_path: Path) -> None:
+    asked = request(tmp_path, out=tmp_path / "run.sh", force=True)
+    with pytest.raises(SpecError, match=r"--out: .*run\.sh is CONFIG itself"):
+        run_convert(asked)
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "run.sh")
+    with pytest.raises(SpecError, match="CONFIG itself"):
+        run_convert(request(tmp_path, out=link, force=True))
+    assert (tmp_path / "run.sh").read_text(encoding="utf-8") == MSE
+
+
+def test_a_file_of_another_hand_is_kept_but_by_force(tmp_path: Path) -> None:
+    out = put(tmp_path, "mine.py", "my = 1\n")
+    with pytest.raises(SpecError, match=r"mine\.py"):
+        run_convert(request(tmp_path, out=out))
+    assert out.read_text(encoding="utf-8") == "my = 1\n"
+    run_convert(request(tmp_path, out=out, force=True))
+    run_convert(request(tmp_path, out=out))  # its own by now
+    with pytest.raises(SpecError, match="--force: only with --out"):
+        run_convert(request(tmp_path, force=True))

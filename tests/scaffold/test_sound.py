@@ -41,7 +41,7 @@ def test_answers_whose_files_would_be_made_are_sound_and_nothing_is_left_behind(
     [
         (Answers("a", None, model="./nope"), "model.base: no such folder"),
         (Answers("a", None, model="builtin:nope"), "no built-in model 'nope'"),
-        (Answers("a", None, "p.csv", model="builtin:kitchen"), "must be a .jsonl or a .txt"),
+        (Answers("a", None, "p.doc", model="builtin:kitchen"), "task.prompts: must be "),
         (Answers("a", None, "p.txt", model="builtin:kitchen"), "task.prompts: no such file"),
         (Answers("a", None, gold="gold", model="builtin:kitchen"), "must look like"),
         (Answers("a", None, proxy="rewards.py:gold", model="builtin:kitchen"), "same function"),

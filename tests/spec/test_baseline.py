@@ -51,6 +51,17 @@ def test_an_old_record_of_names_reads_as_before(tmp_path: Path) -> None:
         ({"beta": 0}, "baselines.0.penalty: beta is 0, so k3-loss has no effect"),
         ({"beta_in": None}, "baselines.0.beta_in: "),
         ({"beta": -1}, "baselines.0.beta: "),
+        ({"beta": 1e300}, "baselines.0.beta: must be at most 1000 with beta_in advantage"),
+        (
+            {"beta": 1e7, "beta_in": "reward"},
+            "baselines.0.beta: must be at most 1e+06 with beta_in",
+        ),
+        ({"beta": "0.1"}, "baselines.0.beta: Input should be a number, not a text (got '0.1')"),
+        ({"beta": True}, "baselines.0.beta: Input should not be a truth value (got true)"),
+        (
+            {"target_kl": 6},
+            "baselines.0.target_kl: say whose nats: target_kl_seq (per sequence) or",
+        ),
         ({"penalty": "k1-loss"}, "baselines.0.penalty: estimator k1 placed in the loss"),
         ({"controller": "schedule"}, "baselines.0.controller: schedule takes its numbers"),
         ({"controller": "threshold"}, "baselines.0.controller: threshold takes its numbers"),
@@ -91,7 +102,7 @@ def test_a_biased_one_is_admitted_where_the_spec_admits_them(tmp_path: Path) -> 
 
 def test_each_name_once(tmp_path: Path) -> None:
     (line,) = told(tmp_path, OWN, OWN)
-    assert line.startswith("baselines: each recipe once")
+    assert line.startswith("baselines.1: is called ")
     (line,) = told(tmp_path, "nonsense")
     assert "or write it out: {name, penalty" in line
 

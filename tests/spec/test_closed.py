@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from typing import Annotated
+
 import pytest
-from pydantic import ValidationError
+from pydantic import BeforeValidator, ValidationError
 
 from kltune.spec.closed import Closed, FieldProblems
+from kltune.spec.duration import seconds
 
 
 class Section(Closed):
@@ -11,6 +14,8 @@ class Section(Closed):
     flag: bool = False
     either: int | bool = 0
     share: float | None = None
+    time: Annotated[float, BeforeValidator(seconds)] | None = None
+    word: int | str = 0
 
 
 def test_a_section_refuses_unknown_keys_and_change() -> None:
@@ -24,6 +29,13 @@ def test_a_section_refuses_unknown_keys_and_change() -> None:
 def test_true_is_not_the_number_one(name: str) -> None:
     with pytest.raises(ValidationError, match="should not be a truth value"):
         Section.model_validate({name: True})
+
+
+@pytest.mark.parametrize("name", ["number", "share"])
+def test_a_text_is_no_number_either_unless_the_field_reads_texts(name: str) -> None:
+    with pytest.raises(ValidationError, match="should be a number, not a text"):
+        Section.model_validate({name: "1"})
+    assert Section.model_validate({"time": "2m", "word": "1"}).time == 120
 
 
 def test_a_field_that_may_be_a_truth_value_takes_one() -> None:

@@ -90,7 +90,7 @@ def test_unknown_and_repeated_baselines_are_refused(tmp_path: Path) -> None:
     assert line.startswith("baselines: unknown recipe 'verl'; known: ")
     assert all(name in line for name in RECIPES)
     (line,) = told(tmp_path, baselines=["verl-ppo", "verl-ppo"])
-    assert line.startswith("baselines: each recipe once")
+    assert line.startswith("baselines.1: is called ")
 
 
 def test_a_horizon_at_which_one_step_reverses_beta_is_refused(tmp_path: Path) -> None:

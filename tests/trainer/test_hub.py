@@ -84,6 +84,8 @@ for load in (lambda: load_model(spec, source, "cpu", "fp32"), lambda: load_token
     assert time.monotonic() - begun < 60  # of which almost all is imports
     assert done.stderr == ""
     model, tokenizer = done.stdout.splitlines()
-    assert model.startswith("model.base: 'owner/surely-not-here' could not be loaded from the hub: ")
+    assert model.startswith(
+        "model.base: 'owner/surely-not-here' could not be loaded from the hub: "
+    )
     for line in (model, tokenizer):
         assert f"http://127.0.0.1:{ports[1]} does not answer within 5 s" in line
