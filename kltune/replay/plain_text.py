@@ -13,6 +13,7 @@ from kltune.report.document import (
     Facts,
     Figures,
     Grid,
+    Hero,
     Paragraph,
     Section,
 )
@@ -58,6 +59,12 @@ def _lines(block: Block) -> Iterator[str]:
             for card in cards:
                 yield f"  completion  {_line(card.completion)}"
                 yield f"  {_line(card.numbers)}"
+        case Hero(type_in, tiles, command):
+            yield from (f"{_line(label)}: {_line(value)}" for label, value in type_in)
+            yield from (
+                f"{_line(t.label)}: {_line(t.value)} {_line(t.note)}".rstrip() for t in tiles
+            )
+            yield f"    {_line(command)}"
         case Code(text):
             yield from (f"    {line}" for line in visible(text).splitlines())
 

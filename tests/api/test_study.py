@@ -69,7 +69,7 @@ def test_looking_writes_nothing_and_works_where_nothing_can_be_written(tmp_path:
 def test_a_study_that_runs_is_read_and_refreshed(tmp_path: Path) -> None:
     path = write_study(tmp_path / "s", [trial(0.1), trial(0.2, reason=None, steps=15)])
     study = kltune.open_study(path)
-    assert "1 running" in repr(study)
+    assert "1 unfinished (no process is known to run them)" in repr(study)
     assert len(study.trials) == 2
     shutil.copytree(path / "trials" / "00000", path / "trials" / "00002")
     config = path / "trials" / "00002" / "config.json"

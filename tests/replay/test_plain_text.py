@@ -11,8 +11,10 @@ from kltune.report.document import (
     Figure,
     Figures,
     Grid,
+    Hero,
     Paragraph,
     Section,
+    Tile,
 )
 
 
@@ -44,3 +46,9 @@ def test_hidden_characters_of_a_model_are_seen() -> None:
     grid = Grid(("token",), (("a\u202eb\x1b[2J",),))
     document = Document("T", "", "", True, (Section("S", "s", (grid,)),))
     assert "a\\u202eb\\u001b[2J" in render_text(document)
+
+
+def test_a_first_screen_is_lines() -> None:
+    hero = Hero((("beta", "0.02"),), (Tile("Stop", "step 40", "of 80"),), "kltune export s --to trl")
+    document = Document("T", "", "", True, (Section("S", "s", (hero,)),))
+    assert "beta: 0.02\nStop: step 40 of 80\n    kltune export s --to trl" in render_text(document)
