@@ -49,6 +49,8 @@ def test_hidden_characters_of_a_model_are_seen() -> None:
 
 
 def test_a_first_screen_is_lines() -> None:
-    hero = Hero((("beta", "0.02"),), (Tile("Stop", "step 40", "of 80"),), "kltune export s --to trl")
+    hero = Hero(
+        (("beta", "0.02"),), (Tile("Stop", "step 40", "of 80"),), "kltune export s --to trl"
+    )
     document = Document("T", "", "", True, (Section("S", "s", (hero,)),))
     assert "beta: 0.02\nStop: step 40 of 80\n    kltune export s --to trl" in render_text(document)
