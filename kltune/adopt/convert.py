@@ -172,7 +172,8 @@ def as_plain(found: Reading, asked: Asked) -> dict[str, Any]:
     for name in ("guards", "kl_guard", "kl_limit", "stop", "gold", "confirmation"):
         del facts[name]  # of a study alone
     facts["trainer"]["steps"] = None if "steps" in found.unclear else found.steps
-    facts["warnings"] = [reworded_text(text, found) for text in facts["warnings"]]
+    own = (reworded_text(text, found) for text in facts["warnings"])
+    facts["warnings"] = [*remarks(found), *own]
     facts["read"] = {
         "framework": found.framework,
         "version": found.version,

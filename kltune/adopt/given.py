@@ -17,6 +17,7 @@ from kltune.adopt.script import flags_of, overrides_of
 from kltune.adopt.source_code import config_call
 from kltune.adopt.whose import ENTRY, check_is_of
 from kltune.errors import SpecError
+from kltune.export.releases import FRAMEWORKS
 
 _MOST: Final = 5_000_000
 """Bytes; a configuration is smaller."""
@@ -62,8 +63,22 @@ def read_given(framework: str, path: Path) -> Given:
         found = _mapping(framework, path, text)
     else:
         found = _shell(framework, path, text)
-    check_is_of(framework, str(path), found, text)
+    seen = {other: _seen_by(other, path, text) for other in FRAMEWORKS if other != framework}
+    check_is_of(framework, str(path), found, text, seen)
     return found
+
+
+def _seen_by(framework: str, path: Path, text: str) -> tuple[str, ...]:
+    """Keys that the file would have as one of this framework's; none of a file that it can't be."""
+    suffix = path.suffix.lower()
+    if suffix == ".py":
+        return ()
+    read = _mapping if suffix in (".yaml", ".yml", ".json") else _shell
+    try:
+        found = read(framework, path, text)
+    except SpecError:
+        return ()
+    return (*found.values, *found.unreadable)
 
 
 def _text(path: Path) -> str:

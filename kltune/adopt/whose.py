@@ -46,15 +46,31 @@ _EXAMPLE: Final[Mapping[str, str]] = MappingProxyType(
 )
 
 
-def check_is_of(framework: str, where: str, given: Given, text: str) -> None:
+def check_is_of(
+    framework: str,
+    where: str,
+    given: Given,
+    text: str,
+    seen_by: Mapping[str, Collection[str]] = MappingProxyType({}),
+) -> None:
     """Everything a file leaves open is its release's default, so one of another kind would be read too.
 
+    ``seen_by``: another framework, and the keys that the file would have as one of its own.
+
     Raises:
-        SpecError: it holds no key of the framework's RL and starts none of its RL programs, or has a value where a
-            section belongs.
+        SpecError: it holds no key of the framework's RL and starts none of its RL programs, has more keys of another
+            framework's, or has a value where a section belongs.
     """
     if given.builder:
         return
+    names = [*given.values, *given.unreadable]
+    told = _telling(framework, names)
+    others = {other: _telling(other, seen) for other, seen in seen_by.items()}
+    whose = max(others, key=lambda other: len(others[other]), default=framework)
+    if whose != framework and len(others[whose]) > len(told):
+        raise SpecError(
+            f"{where}: these are {whose}'s keys ({', '.join(others[whose][:3])}), not {framework}'s: --from {whose}"
+        )
     known = _known(framework)
     for name, value in given.values.items():
         inside = (
@@ -66,13 +82,18 @@ def check_is_of(framework: str, where: str, given: Given, text: str) -> None:
             raise SpecError(
                 f"{where}: {name}: must be a section with keys such as {inside[0]} (got {value!r})"
             )
-    names = [*given.values, *given.unreadable]
-    tells = any(name in known and re.fullmatch(_TELLING[framework], name) for name in names)
-    if tells or (names and _starts(framework, given, text)):
+    if told or (names and _starts(framework, given, text)):
         return
     runs = re.search(r"\btrain_\w+", text) if framework == "openrlhf" else None
     other = f"; it runs {runs[0]}, which is no RL" if runs else ""
     raise SpecError(f"{where}: {_EXAMPLE[framework]} was found in it{other}")
+
+
+def _telling(framework: str, names: Collection[str]) -> list[str]:
+    """Those that are keys of the framework's RL and of no other kind of training."""
+    likely = [name for name in names if re.fullmatch(_TELLING[framework], name)]
+    known = _known(framework) if likely else ()
+    return [name for name in likely if name in known]
 
 
 def _starts(framework: str, given: Given, text: str) -> bool:

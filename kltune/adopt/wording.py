@@ -56,6 +56,12 @@ _FIELD: Final = rf"(?<![\w.])trainer\.((?:{'|'.join(TrainerSpec.model_fields)})(
 _CLAMPS: Final = frozenset({"verl", "openrlhf"})
 """Frameworks that clamp a token's KL to ±10 nats (verl: k3 only)."""
 
+_NAMES: Final = "trl|verl|openrlhf|nemo-rl"
+_ADVICE: Final = re.compile(
+    rf"take ((?:(?:, | or )?(?:--to )?(?:{_NAMES})(?: \([^)]*\))?)+)(, or )?"
+)
+"""What a refusal says to take instead, and what follows it."""
+
 _OWN_WAY: Final = re.compile(
     r"(?:verl|OpenRLHF|TRL|NeMo-RL)(?: [\d.]+)? (?:clamps|clips|takes|pays)\b"
 )
@@ -115,7 +121,18 @@ def _clamped(read: Reading, framework: str) -> tuple[str, ...]:
 def reworded_text(text: str, read: Reading) -> str:
     """One message, such as a refusal."""
     found = _speaker(read, knows_sigma=True)(text)
-    return found.replace("--version", "--to-version")
+    return _ADVICE.sub(lambda one: _elsewhere(one, read.framework), found).replace(
+        "--version", "--to-version"
+    )
+
+
+def _elsewhere(advice: re.Match[str], framework: str) -> str:
+    """Frameworks to take instead, without the one that the file is for."""
+    given = re.findall(rf"({_NAMES})( \([^)]*\))?", advice[1])
+    others = [f"--to {name}{words}" for name, words in given if name != framework]
+    if others:
+        return f"take {' or '.join(others)}{advice[2] or ''}"
+    return "take " if advice[2] else f"keep {framework}"
 
 
 def _speaker(read: Reading, *, knows_sigma: bool) -> Callable[[str], str]:

@@ -33,7 +33,11 @@ def lines_of_spec(
     spec: StudySpec, splits: Splits, tokens: TokenFacts | None = None
 ) -> tuple[Line, ...]:
     """What spec and prompts alone say; ``tokens``: how prompts are encoded, where that is known."""
-    return (splits_line(splits, tokens), spec_line(spec), controller_line(spec))
+    return (
+        splits_line(splits, tokens, spec.evaluate.prompts),
+        spec_line(spec),
+        controller_line(spec),
+    )
 
 
 def lines_of(found: Soundness, spec: StudySpec) -> tuple[Line, ...]:
@@ -59,7 +63,7 @@ def lines_of(found: Soundness, spec: StudySpec) -> tuple[Line, ...]:
 def cheap_lines(found: CheapSoundness, spec: StudySpec, splits: Splits) -> tuple[Line, ...]:
     """The part that every sweep looks at; scorers are judged where sigma_R is measured."""
     return (
-        splits_line(splits, found.tokens),
+        splits_line(splits, found.tokens, spec.evaluate.prompts),
         *token_lines(found.tokens, found.stops, only_certain=True),
         mask_line(found.masks),
         start_line(found.reference, _scale(found.masks, found.scoring, spec)),

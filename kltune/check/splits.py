@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 
 from kltune.check.result import Line
 from kltune.grade import Grade
+from kltune.statistics.contrast import FEWEST_PROMPTS
 from kltune.tasks.protocol import Prompt, Splits
 from kltune.trainer.soundness.token_facts import TokenFacts
 
@@ -17,11 +19,37 @@ _SHOWN_CHARS = 60
 _ByName = Mapping[str, Sequence[Prompt]]
 
 
-def splits_line(splits: Splits, tokens: TokenFacts | None = None) -> Line:
+def splits_line(
+    splits: Splits, tokens: TokenFacts | None = None, judged: int | None = None
+) -> Line:
     """Fail: the same words or the same id in two splits; warn: the same but for punctuation and accents' encoding.
 
-    ``tokens``: how they are encoded; where all of select encode to ids of train, other words don't help.
+    Warn too where select or test are too few for an interval. ``tokens``: how they are encoded; where all
+    of select encode to ids of train, other words don't help. ``judged``: the select prompts that an
+    evaluation takes at most; none: all.
     """
+    line = _shared_line(splits, tokens)
+    few = _few(splits, judged)
+    if not few:
+        return line
+    grade = Grade.WARN if line.grade is Grade.PASS else line.grade
+    remedy = (
+        f"Give select and test {FEWEST_PROMPTS} prompts or more each, better 64 (evaluate.prompts, too): with fewer, gold has no "
+        "interval and no two settings can be told apart."
+    )
+    both = f"{line.remedy} {remedy}" if line.remedy else remedy
+    return replace(line, grade=grade, shown=f"{line.shown} {few}", remedy=both)
+
+
+def _few(splits: Splits, judged: int | None) -> str:
+    """Which splits are too few to judge on; empty where none is."""
+    num_select = len(splits.select) if judged is None else min(judged, len(splits.select))
+    counts = (("select", num_select), ("test", len(splits.test)))
+    few = [f"{name} has {count}" for name, count in counts if count < FEWEST_PROMPTS]
+    return f"Too few for an interval: {' and '.join(few)}." if few else ""
+
+
+def _shared_line(splits: Splits, tokens: TokenFacts | None) -> Line:
     by_name: _ByName = {"train": splits.train, "select": splits.select, "test": splits.test}
     same = _shared(by_name, words)
     shared_ids = _shared(by_name, lambda prompt: prompt.id)

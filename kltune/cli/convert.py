@@ -64,7 +64,7 @@ def command(
         Path | None, typer.Option(metavar="FILE", help="Write there.  [default: stdout]")
     ] = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Replace a FILE that is not from kltune.")
+        bool, typer.Option("--force", help="Replace a FILE that kltune did not write as it is.")
     ] = False,
 ) -> None:
     """Write the KL setting of CONFIG for another trainer, with what can't be kept.

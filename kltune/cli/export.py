@@ -68,7 +68,7 @@ def command(
         ),
     ] = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Replace a FILE that is not from kltune.")
+        bool, typer.Option("--force", help="Replace a FILE that kltune did not write as it is.")
     ] = False,
 ) -> None:
     """Write the setting of STUDY for another trainer, every value with its source.

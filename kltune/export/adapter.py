@@ -190,7 +190,7 @@ def _readme(adapter: Adapter, base: BaseLayers, winner: Winner) -> str:
     gguf = "" if base.gguf_file is None else f', gguf_file="{base.gguf_file}"'
     at_peak = stop is not None and stop.peak_step == adapter.step
     kl = (
-        f" Exact KL to the start of training: {stop.kl_token:.4g} nats/token, {stop.kl_seq:.4g} nats/sequence."
+        f" Exact KL to the start of training: {stop.kl_token:.4g} nats/token, {stop.kl_seq:.4g} nats/sequence, {stop.basis}."
         if stop is not None and at_peak
         else ""
     )

@@ -108,7 +108,7 @@ def stop_words(winner: Winner, mean_tokens: float) -> str:
     words = (
         f"{where} of {stop.steps_planned} (steps of {winner.trainer.rows} completions at learning rate "
         f"{number(winner.setting.learning_rate)}), at KL {both_units(token, seq)} at a mean of "
-        f"{number(mean_tokens)} tokens (kept in {KL_UNIT[winner.kl_unit]}); elsewhere stop by the KL, not by the step"
+        f"{number(mean_tokens)} tokens ({stop.basis}; kept in {KL_UNIT[winner.kl_unit]}); elsewhere stop by the KL, not by the step"
     )
     return f"{words}; {stop.ended_by}" if stop.ended_by else words
 
@@ -123,7 +123,7 @@ def last_step_words(stop: Stop) -> str:
 def cautions(winner: Winner, target: Target) -> list[str]:
     """What every target has to be warned of."""
     trainer, source = winner.trainer, winner.source
-    found = [*doubt_words(winner), *target.warnings]
+    found = [*doubt_words(winner), *missed_words(winner), *target.warnings]
     if source.rivals:
         found.append(
             f"{source.rivals} other settings of the study can't be told apart from this one: its beta is one of a range"
@@ -150,6 +150,15 @@ def doubt_words(winner: Winner) -> tuple[str, ...]:
     """What stands on top where the trial is none that a study would recommend; else nothing."""
     source = winner.source
     return (f"trial {source.trial} {source.doubt}",) if source.doubt else ()
+
+
+def missed_words(winner: Winner) -> tuple[str, ...]:
+    """What the trial's controller did where it did not hold its target; else nothing."""
+    if not winner.missed:
+        return ()
+    return (
+        f"trial {winner.source.trial}'s controller: {winner.missed}; its target is none that was held in the study",
+    )
 
 
 def no_kl_words(winner: Winner) -> str:

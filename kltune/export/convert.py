@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from kltune.errors import SpecError
 from kltune.export.key import rounded
@@ -17,6 +18,9 @@ from kltune.spec.penalty import Penalty
 from kltune.spec.trial import BetaUnit, ControllerKind, KLUnit
 from kltune.trial.words import number
 from kltune.units import kl_per_sequence, kl_per_token
+
+_CLAMP: Final = 10.0
+"""Nats of a token: verl's (k3 only) and OpenRLHF's."""
 
 
 class Gradient(StrEnum):
@@ -103,6 +107,12 @@ def coefficient(
     if share != 1:
         words += f" x (G - 1) / G, G = {target.group}"
     return Number(rounded(share * base.value), f"{words}: beside undivided advantages")
+
+
+def is_wider(winner: Winner) -> bool:
+    """Whether a token's KL could pass the ±10 nats to which verl and OpenRLHF clamp it."""
+    clip = winner.trainer.kl.clip
+    return clip is None or clip > _CLAMP
 
 
 def target_per_token(winner: Winner, target: Target) -> Number | None:

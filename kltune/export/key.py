@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from kltune.errors import SpecError
 from kltune.export.releases import KeyList
+
+_NOISE: Final = 5e-9
+"""Relative."""
 
 Value = bool | int | float | str | tuple[float, ...] | None
 
@@ -65,5 +68,12 @@ def check_known(keys: tuple[Key, ...], listed: KeyList, prefix: str = "") -> Non
 
 
 def rounded(value: float) -> float:
-    """Nine significant digits: no noise of a product, no loss that matters."""
+    """The shortest number that nine significant digits can't tell from it: no noise of a product, no loss that matters.
+
+    What was rounded before is off by up to half a unit of its ninth digit, 5e-9 of it, and comes back to itself.
+    """
+    for digits in range(1, 9):
+        found = float(f"{value:.{digits}g}")
+        if abs(found - value) <= _NOISE * abs(value):
+            return found
     return float(f"{value:.9g}")

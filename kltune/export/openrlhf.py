@@ -111,9 +111,10 @@ def _kl(winner: Winner, target: Target, beta: Held, warnings: list[str]) -> list
                 "estimator k2: OpenRLHF has no importance ratio on the KL; with several updates on a rollout its "
                 "gradient is off by the policy's drift since then"
             )
-    warnings.append(
-        "OpenRLHF clamps a token's KL to ±10 nats; beyond that it has no gradient; the study's had"
-    )
+    if convert.is_wider(winner):
+        warnings.append(
+            "OpenRLHF clamps a token's KL to ±10 nats; beyond that it has no gradient; the study's had"
+        )
     return keys + (_controller(winner, target, in_loss, warnings) if beta.is_adaptive else [])
 
 

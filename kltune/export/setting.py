@@ -59,6 +59,8 @@ class Stop:
     """The same in nats per sequence."""
     ended_by: str
     """How a guard ended the trial's training; empty where none did."""
+    basis: str = "on the select prompts, one seed"
+    """Which prompts and seeds the KL above was measured on."""
 
     def kl(self, unit: KLUnit, mean_tokens: float) -> tuple[float, float]:
         """KL at the peak as nats per token and per sequence of this mean length; the one in ``unit`` is kept."""
@@ -122,6 +124,8 @@ class Winner:
     """The objective's limit on a checkpoint, in kl_unit."""
     confirmation: str
     """What fresh seeds and test prompts said, or that they weren't asked."""
+    missed: str = ""
+    """The verdict on a controller that did not hold its target, as the report has it; empty where it did or has none."""
 
     @property
     def scale(self) -> float | None:
@@ -201,6 +205,7 @@ class Winner:
             "gold": None if self.gold is None else asdict(self.gold),
             "kl_limit": self.kl_limit,
             "confirmation": self.confirmation,
+            "controller_verdict": self.missed or None,
         }
 
     @property

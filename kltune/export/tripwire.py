@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Final
 
-from kltune.export.cautions import doubt_words
+from kltune.export.cautions import doubt_words, missed_words
 from kltune.export.key import Exported
 from kltune.export.setting import Stop, Winner
 from kltune.export.target import Target
@@ -46,7 +46,13 @@ def tripwire(winner: Winner, target: Target, exported: Exported) -> Exported:
         framework="tripwire",
         version=f"{exported.framework} {exported.version}",
         keys=(),
-        warnings=(*doubt_words(winner), *target.warnings, *seen.warnings, *_warnings(winner)),
+        warnings=(
+            *doubt_words(winner),
+            *missed_words(winner),
+            *target.warnings,
+            *seen.warnings,
+            *_warnings(winner),
+        ),
         text=text,
     )
 
@@ -133,7 +139,9 @@ def _peak(limits: _Limits) -> list[str]:
         note = _comment(f"KL where gold was best: none, the setting was {why} in the study.")
         return [*note, "PEAK = None", f"PEAK_PATIENCE = {PEAK_PATIENCE}", 'AT_PEAK = "warn"']
     gold = winner.gold
-    worth = "" if gold is None else f", gold {gold.value:.4g}{_interval(gold.low, gold.high)}"
+    worth = ""
+    if gold is not None:
+        worth = f", gold {gold.value:.4g}{_interval(gold.low, gold.high)} ({gold.basis})"
     is_alone = limits.limit is None
     act = "stop" if is_alone else "warn"
     why = (
@@ -146,7 +154,7 @@ def _peak(limits: _Limits) -> list[str]:
             f"KL* = at the study's stop (gold's peak, or the end where it judges by that): step {stop.peak_step} of {stop.steps_run} run, exact KL "
             f"{stop.kl_token:.4g} nats/token = {stop.kl_seq:.4g} nats/sequence at "
             f"{winner.measured.mean_tokens:.4g} tokens per completion{worth}. Steps {stop.first_step} to "
-            f"{stop.last_step} can't be told from it{_no_fall(stop)}. Measured on the study's select prompts. "
+            f"{stop.last_step} can't be told from it{_no_fall(stop)}. KL measured {stop.basis}. "
             f"{_converted(limits)}"
         ),
         f"PEAK = {limits.peak:.4g}",

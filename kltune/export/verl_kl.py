@@ -93,7 +93,7 @@ def _in_loss(winner: Winner, target: Target, beta: Held, warnings: list[str]) ->
                 "kl_loss_type: verl has no importance ratio on the KL; with several updates on a rollout its gradient "
                 "is off by the policy's drift since then, the study's was not"
             )
-    if estimator.startswith("low_var_kl"):
+    if estimator.startswith("low_var_kl") and convert.is_wider(winner):
         warnings.append(
             "verl clamps k3 to ±10 nats a token: beyond that the KL has no gradient; the study's had"
         )

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from statistics import median
 
-from kltune.confirm.result import ConfirmResult
+from kltune.confirm.result import ConfirmResult, Place
 from kltune.errors import StudyError
 from kltune.export.setting import Gold, Measured, Source, Stop, Winner
 from kltune.report.choice import is_judged_by_peak, stop_point
 from kltune.report.compare import plateau, value_interval
 from kltune.report.confirm_blocks import confirmed_words, find_confirmation, is_of
+from kltune.report.controller_blocks import judge, verdict_words
+from kltune.report.controllers import Conduct
 from kltune.report.guards import guard_end
 from kltune.report.peaks import trial_peak
 from kltune.report.recommend import Answer, Recommendation, recommend
 from kltune.report.rows import Checkpoint, StudyRows, TrialRow
 from kltune.trial.outcome import StopReason, TrialState
+from kltune.trial.words import score
+
+_HELD = (Conduct.HOLDS, Conduct.TOO_SHORT)
+"""Verdicts that warn of nothing."""
 
 _SHORTEST_WINDOW = 5
 """Steps; else the last tenth of those up to the peak."""
@@ -33,6 +40,17 @@ def confirmed_instead(study: StudyRows) -> int | None:
     if result is None or not is_of(result, recommend(study)):
         return None
     return result.arms[result.main.winner].number if result.main.verdict == "changes" else None
+
+
+def compared(study: StudyRows, other: int, own: int) -> str:
+    """Gold of one trial against another's on the same prompts and seeds: confirmed where both are, else the values."""
+    result, _ = find_confirmation(study.path)
+    if result is not None and is_of(result, recommend(study)):
+        by_number = {result.arms[place.arm].number: place.gold for place in result.main.places}
+        if other in by_number and own in by_number:
+            return f"gold {score(by_number[other])} against {score(by_number[own])} on {_basis(result)}"
+    values = {row.number: row.value for row in study.trials}
+    return f"value {score(values.get(other))} against {score(values.get(own))} on the select prompts, one seed"
 
 
 def of_trial(study: StudyRows, number: int) -> Winner:
@@ -59,6 +77,10 @@ def _winner(study: StudyRows, row: TrialRow, answer: Answer) -> Winner:
     assert peak is not None, "only trials with a peak come here"
     end = stop_point(study, row) or peak
     is_best = isinstance(answer, Recommendation) and answer.best.number == row.number
+    result = _confirmed(study, answer) if is_best else None
+    stop = _stop(study, row, end, answer)
+    if result is not None:
+        stop = _at_confirmed(stop, result)
     rivals = len(answer.tied) if isinstance(answer, Recommendation) and is_best else 0
     return Winner(
         source=Source(
@@ -76,14 +98,44 @@ def _winner(study: StudyRows, row: TrialRow, answer: Answer) -> Winner:
         control=spec.control,
         beta_unit=spec.beta_unit,
         kl_unit=spec.kl_unit,
-        measured=_measured(study, row, end),
-        stop=_stop(study, row, end, answer),
-        gold=_gold(study, row, peak, answer if is_best else None),
+        measured=_measured(study, row, end, stop),
+        stop=stop,
+        gold=_gold(study, row, peak, result),
         guards=spec.guards,
         kl_guard=spec.kl_guard,
         kl_limit=spec.objective.kl_limit,
         confirmation=_confirmation(study, answer) if is_best else "not confirmed",
+        missed=_missed(study, row),
     )
+
+
+def _confirmed(study: StudyRows, answer: Answer) -> ConfirmResult | None:
+    """The confirmation of the recommended setting, where it gives a gold."""
+    result, _ = find_confirmation(study.path)
+    if result is None or not is_of(result, answer) or _place_of(result, 0) is None:
+        return None
+    return result
+
+
+def _at_confirmed(stop: Stop, result: ConfirmResult) -> Stop:
+    """With the KL of the prompts and seeds that gold is of; the steps to stop at stay the search's."""
+    facts = result.arms[0]
+    if not (math.isfinite(facts.kl_token) and math.isfinite(facts.kl_seq)):
+        return stop
+    return replace(
+        stop,
+        peak_step=facts.stop,
+        kl_token=facts.kl_token,
+        kl_seq=facts.kl_seq,
+        basis=f"on {_basis(result)}",
+    )
+
+
+def _missed(study: StudyRows, row: TrialRow) -> str:
+    found = judge(study, row)
+    if found is None or found.conduct in _HELD:
+        return ""
+    return verdict_words(study, row, found)
 
 
 def _doubt(row: TrialRow) -> str:
@@ -99,7 +151,7 @@ def _doubt(row: TrialRow) -> str:
     return "; it ".join(found)
 
 
-def _measured(study: StudyRows, row: TrialRow, end: Checkpoint) -> Measured:
+def _measured(study: StudyRows, row: TrialRow, end: Checkpoint, stop: Stop) -> Measured:
     curve, reference = row.curve, study.reference
     sigma = row.sigma_r or study.sigma_r
     window = _window(row, end)
@@ -111,7 +163,7 @@ def _measured(study: StudyRows, row: TrialRow, end: Checkpoint) -> Measured:
     return Measured(
         sigma_r=sigma if sigma is not None and sigma > 0 else None,
         std_r=_number(reference.get("std_r")),
-        mean_tokens=_mean_tokens(study, end),
+        mean_tokens=_mean_tokens(study, stop),
         target_kl=target,
         first_coefficient=next((c for c in curve.coefficient if math.isfinite(c)), None),
         final_beta=median(finite) if finite else None,
@@ -125,8 +177,8 @@ def _window(row: TrialRow, peak: Checkpoint) -> frozenset[int]:
     return frozenset(steps[-max(_SHORTEST_WINDOW, len(steps) // 10) :])
 
 
-def _mean_tokens(study: StudyRows, peak: Checkpoint) -> float:
-    """Of the evaluation at the peak: both its KLs are sums over the same tokens."""
+def _mean_tokens(study: StudyRows, peak: Stop) -> float:
+    """Of the evaluation at the stop: both its KLs are sums over the same tokens."""
     longest = float(study.spec.trainer.max_new_tokens)
     if peak.kl_token > 0 and peak.kl_seq > 0:
         return min(longest, peak.kl_seq / peak.kl_token)  # rounding must not pass the limit
@@ -160,13 +212,10 @@ def _stop(study: StudyRows, row: TrialRow, end: Checkpoint, answer: Answer) -> S
     )
 
 
-def _gold(study: StudyRows, row: TrialRow, peak: Checkpoint, answer: Answer | None) -> Gold:
+def _gold(study: StudyRows, row: TrialRow, peak: Checkpoint, result: ConfirmResult | None) -> Gold:
     """On fresh seeds and test prompts where this setting was confirmed, else on the select prompts."""
-    result, _ = find_confirmation(study.path)
-    if result is not None and answer is not None and is_of(result, answer):
-        confirmed = _confirmed_gold(result)
-        if confirmed is not None:
-            return confirmed
+    if result is not None:
+        return _confirmed_gold(result)
     start = None if row.start is None else row.start.gold
     metric = study.spec.objective.metric
     interval = value_interval(row, study.spec.objective, study.spec.kl_unit)
@@ -180,18 +229,25 @@ def _gold(study: StudyRows, row: TrialRow, peak: Checkpoint, answer: Answer | No
     )
 
 
-def _confirmed_gold(result: ConfirmResult) -> Gold | None:
-    place = next((p for p in result.main.places if p.arm == 0), None)
-    if place is None:
-        return None
+def _confirmed_gold(result: ConfirmResult) -> Gold:
+    place = _place_of(result, 0)
+    assert place is not None, "asked before"
     start = next((p for p in result.main.places if result.arms[p.arm].role == "start"), None)
     return Gold(
         value=place.gold,
         low=place.low,
         high=place.high,
         start=None if start is None else start.gold,
-        basis=f"{len(result.seeds)} fresh seeds, {result.num_prompts} test prompts",
+        basis=_basis(result),
     )
+
+
+def _place_of(result: ConfirmResult, arm: int) -> Place | None:
+    return next((place for place in result.main.places if place.arm == arm), None)
+
+
+def _basis(result: ConfirmResult) -> str:
+    return f"{len(result.seeds)} fresh seeds, {result.num_prompts} test prompts"
 
 
 def _confirmation(study: StudyRows, answer: Answer) -> str:

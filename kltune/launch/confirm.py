@@ -13,14 +13,18 @@ from typing import TextIO
 from kltune.confirm.design import Arm, fresh_seeds, refuse_hopeless
 from kltune.confirm.require import Requirement, check_requirements, parse_requirement
 from kltune.confirm.result import FILE, FOLDER, read_confirmed
-from kltune.errors import ExitCode, SpecError, StudyError
+from kltune.errors import ExitCode, RunError, SpecError, StudyError
 from kltune.launch import signals
 from kltune.launch.confirm_design import choose_arms
 from kltune.launch.saying import say
+from kltune.launch.status_facts import read_standing
+from kltune.launch.status_next import next_command
 from kltune.launch.stdout import reserved_stdout
 from kltune.launch.threads import keep_memory, share_cores
+from kltune.report.build import build_report
 from kltune.report.recommend import NoAnswer, recommend
 from kltune.report.rows import StudyRows, read_study
+from kltune.screen.ending import near
 from kltune.spec.checks import check_paths
 from kltune.spec.load import LoadedSpec
 from kltune.study.lock import lock_study
@@ -89,10 +93,36 @@ def run_confirm(request: ConfirmRequest, work: Work | None = None) -> ExitCode:
                     from kltune.launch.confirm_runs import run_plan
 
                     work = run_plan
-                return work(plan, stop, result)
+                before = _stamp(request.study_path)
+                code = work(plan, stop, result)
         except KeyboardInterrupt:
             say("stopped at once; runs that ended are kept, and the same command goes on")
             return ExitCode.INTERRUPTED
+    if _stamp(request.study_path) != before:
+        _tell_report(request.study_path)
+    return code
+
+
+def _stamp(study_path: Path) -> int | None:
+    """When the confirmation on record was written, in nanoseconds."""
+    try:
+        return (study_path / FOLDER / FILE).stat().st_mtime_ns
+    except OSError:
+        return None
+
+
+def _tell_report(study_path: Path) -> None:
+    """Write the report anew, which says what was confirmed from now on; then the step that comes next.
+
+    The study is not held any more: a report says of one that is held that it runs.
+    """
+    try:
+        page = build_report(study_path).html
+    except (RunError, StudyError) as error:  # the confirmation stands
+        say(f"note: the report does not know of this confirmation yet: {error}")
+    else:
+        say(f"wrote the report anew, with the confirmation: {near(page)}")
+    say(f"Next  {next_command(read_standing(study_path))}")
 
 
 def _plan(request: ConfirmRequest, study: StudyRows, requirements: tuple[Requirement, ...]) -> Plan:

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from kltune.adopt.convert import Asked, as_plain, converted, read_config, remarks
+from kltune.adopt.convert import Asked, as_plain, converted, read_config
 from kltune.errors import ExitCode, SpecError
 from kltune.export.releases import FRAMEWORKS
 from kltune.export.target import Sizes
-from kltune.launch.put import put, refused
+from kltune.launch.put import put, refused, sealed
 from kltune.launch.saying import say
 from kltune.launch.stdout import reserved_stdout
 from kltune.metrics.jsonl import encode
@@ -85,7 +85,7 @@ def run_convert(request: ConvertRequest) -> ExitCode:
     asked = Asked(request.to, request.to_version, request.sigma, request.sizes)
     if request.to == "json":
         facts = as_plain(found, asked)
-        text, warnings = encode(facts) + "\n", (*remarks(found), *facts["warnings"])
+        text, warnings = encode(facts) + "\n", tuple(facts["warnings"])
     else:
         result = converted(found, asked)
         text, warnings = result.text, result.warnings
@@ -93,7 +93,7 @@ def run_convert(request: ConvertRequest) -> ExitCode:
         say(f"warning: {warning}")
     if request.out is None:
         with reserved_stdout(is_reserved=True) as stream:
-            stream.write(text)
+            stream.write(sealed(text))
             stream.flush()
     else:
         say(f"{put(request.out, text, force=request.force)} {request.out}")

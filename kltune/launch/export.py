@@ -19,14 +19,14 @@ from kltune.export.target import Sizes, Target, make_target
 from kltune.export.tripwire import tripwire
 from kltune.export.trl import export_trl
 from kltune.export.verl import export_verl
-from kltune.export.winner import confirmed_instead, of_trial, recommended
-from kltune.launch.put import put, refused
+from kltune.export.winner import compared, confirmed_instead, of_trial, recommended
+from kltune.launch.put import put, refused, sealed
 from kltune.launch.saying import say
 from kltune.launch.stdout import reserved_stdout
 from kltune.metrics.jsonl import encode
 from kltune.report.recommend import NoAnswer, recommend
 from kltune.report.rows import StudyRows, TrialRow, read_study
-from kltune.trial.words import is_noise, score, setting_short
+from kltune.trial.words import is_noise, setting_short
 
 EXPORTERS: Final[Mapping[str, Callable[[Winner, Target], Exported]]] = MappingProxyType(
     {
@@ -171,7 +171,8 @@ def make_export(request: ExportRequest) -> ExportResult | NoAnswer:
     if request.to == "peft":
         found = _adapter(request, winner)
     else:
-        found = ExportResult(*_text(request, study, winner))
+        text, own = _text(request, study, winner, doubts)
+        found = ExportResult(sealed(text), own)
     return replace(found, warnings=(*doubts, *found.warnings))
 
 
@@ -194,12 +195,16 @@ def _adapter(request: ExportRequest, winner: Winner) -> ExportResult:
     return ExportResult(None, (*doubt_words(winner), *written.warnings), (line,))
 
 
-def _text(request: ExportRequest, study: StudyRows, winner: Winner) -> tuple[str, tuple[str, ...]]:
+def _text(
+    request: ExportRequest, study: StudyRows, winner: Winner, doubts: tuple[str, ...]
+) -> tuple[str, tuple[str, ...]]:
+    """The file, and its own warnings; of plain facts ``doubts`` are a part too."""
     if request.speaks is None:
         # Sizes are checked alike for all; no framework's keys are needed.
         target = make_target(winner, "trl", None, request.sizes)
         facts = plain(winner, target)
-        return encode(facts) + "\n", tuple(facts["warnings"])
+        own = tuple(facts["warnings"])
+        return encode({**facts, "warnings": [*doubts, *own]}) + "\n", own
     try:
         found = _first(request, request.speaks, winner)
     except SpecError as error:
@@ -259,11 +264,10 @@ def _nearest(
 
 
 def _words(framework: str, study: StudyRows, refused: Winner, other: TrialRow) -> str:
-    own = "" if refused.gold is None else f" against {score(refused.gold.value)}"
     return (
-        f"Of this study's other trials the best that {framework} can run is trial {other.number} "
-        f"({setting_short(other.setting, study.spec.kl_unit)}), value {score(other.value)}{own}: "
-        f"--trial {other.number}"
+        f"Of this study's other trials the best of the search that {framework} can run is trial {other.number} "
+        f"({setting_short(other.setting, study.spec.kl_unit)}), "
+        f"{compared(study, other.number, refused.source.trial)}: --trial {other.number}"
     )
 
 

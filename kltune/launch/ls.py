@@ -15,7 +15,8 @@ from rich.text import Text
 
 from kltune.errors import ExitCode, KltuneError, SpecError
 from kltune.launch.saying import say
-from kltune.launch.status_facts import Standing, read_standing, size_of
+from kltune.launch.status_confirmed import Confirmed, find_confirmed
+from kltune.launch.status_facts import Standing, TrialStand, read_standing, size_of
 from kltune.launch.status_next import recommended_trial, state_word
 from kltune.launch.status_table import size_words
 from kltune.metrics.jsonl import encode
@@ -26,7 +27,7 @@ from kltune.trial.words import KL_UNIT, MISSING, number, score
 
 LEGEND: Final = (
     "trials: complete or pruned / budget; best: value of the recommended trial (while none is: the highest), in "
-    "gold's unit; KL there: nats; row: age of the latest one; stopped?: this minute, or it runs elsewhere"
+    "gold's unit; *: its gold and KL on fresh seeds and test prompts, by kltune confirm; KL there: nats; row: age of the latest one; stopped?: this minute, or it runs elsewhere"
 )
 DEPTH: Final = 2
 """Levels below a folder in which studies are looked for."""
@@ -130,12 +131,26 @@ def _cells(item: Listed) -> tuple[str, ...]:
 
 
 def _best(standing: Standing) -> tuple[str, str]:
-    best, spec = recommended_trial(standing) or standing.best, standing.spec
+    chosen, spec = recommended_trial(standing), standing.spec
+    best = chosen or standing.best
     if best is None or spec is None:
         return MISSING, MISSING
-    key = "eval/kl_token" if spec.kl_unit is KLUnit.TOKEN else "eval/kl_seq"
+    is_token = spec.kl_unit is KLUnit.TOKEN
     unit = KL_UNIT[spec.kl_unit].removeprefix("nats")
+    confirmed = _confirmed(standing, chosen)
+    if confirmed is not None:
+        kl = confirmed.arm.kl_token if is_token else confirmed.arm.kl_seq
+        return f"{score(confirmed.place.gold)}*", f"{number(kl)}{unit}"
+    key = "eval/kl_token" if is_token else "eval/kl_seq"
     return score(best.value), f"{number(best.evaluation.get(key))}{unit}"
+
+
+def _confirmed(standing: Standing, chosen: TrialStand | None) -> Confirmed | None:
+    """The confirmation, where it is of what is recommended now."""
+    found = find_confirmed(standing.path)
+    return (
+        found if found is not None and chosen is not None and found.is_of(chosen.number) else None
+    )
 
 
 def age_short(seconds: float) -> str:
@@ -152,6 +167,7 @@ def _as_json(item: Listed) -> dict[str, object]:
         return {"study": item.path, "state": "broken", "problem": item.problem}
     best, spec = standing.best, standing.spec
     chosen = recommended_trial(standing)
+    confirmed = _confirmed(standing, chosen)
     row = {} if best is None else best.evaluation
     return {
         "study": item.path,
@@ -164,6 +180,7 @@ def _as_json(item: Listed) -> dict[str, object]:
         "best_value": None if best is None else best.value,
         "kl_token": row.get("eval/kl_token"),
         "kl_seq": row.get("eval/kl_seq"),
+        "confirmed": None if confirmed is None else confirmed.as_json(confirmed.number),
         "last_row_age_s": None if standing.last is None else max(0.0, standing.now - standing.last),
         "disk_bytes": standing.disk_bytes,
         "unreadable": list(standing.broken),

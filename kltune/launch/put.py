@@ -1,10 +1,12 @@
 """A path and a text in, the text at the path out: whole or not at all in a file, straight into anything else.
 
-What kltune did not write is never lost: another file is replaced only by ``--force``, one of a study's own never.
+What kltune did not write is never lost: another file, and an output of its own that was edited since, is replaced
+only by ``--force``, one of a study's own never.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from pathlib import Path
@@ -20,6 +22,14 @@ _EARLIER: Final = re.compile(
     re.VERBOSE,
 )
 """How each format of ``export`` and ``convert`` begins: TRL, verl, NeMo RL and OpenRLHF; a tripwire; JSON."""
+
+_SEAL: Final = "# As kltune wrote it while the lines above have sha256 "
+_SEALED: Final = re.compile(
+    rb"(?P<text>.*)" + re.escape(_SEAL.encode()) + rb"(?P<digest>[0-9a-f]{64})\n"
+    rb'|(?P<facts>.*), "sha256_of_the_rest": "(?P<digest_of_facts>[0-9a-f]{64})"\}\n',
+    re.DOTALL,
+)
+"""A whole output: the digest that it was written with stands at its end, in a comment or (JSON) as the last key."""
 
 _SIGNS: Final = ("resolved.json", "study.db")
 """A folder with one of these is a study."""
@@ -57,6 +67,17 @@ def refused(path: Path, *, force: bool = False) -> list[str]:
     return _would_lose(path, force=force)
 
 
+def sealed(text: str) -> str:
+    """With its digest at the end, by which an unchanged one is known; what is no output, or has one, stays as it is."""
+    data = text.encode(errors="replace")
+    if _EARLIER.match(data) is None or _SEALED.fullmatch(data) is not None:
+        return text
+    if text.startswith("{") and text.endswith("}\n"):
+        digest = hashlib.sha256(data.removesuffix(b"}\n")).hexdigest()
+        return text.removesuffix("}\n") + f', "sha256_of_the_rest": "{digest}"}}\n'
+    return text + f"{_SEAL}{hashlib.sha256(data).hexdigest()}\n"
+
+
 def put(path: Path, text: str, *, force: bool = False) -> str:
     """Write the text and say what was done: "wrote", or "replaced" where a file was there before.
 
@@ -71,13 +92,13 @@ def put(path: Path, text: str, *, force: bool = False) -> str:
     if problems:
         raise SpecError(problems[0])
     was_file = path.is_file()
+    data = sealed(text).encode(errors="replace")
     scratch = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         if path.is_symlink() or (path.exists() and not was_file):
-            with path.open("w", encoding="utf-8", errors="replace") as stream:
-                stream.write(text)
+            path.write_bytes(data)
         else:
-            scratch.write_text(text, encoding="utf-8", errors="replace")
+            scratch.write_bytes(data)
             scratch.replace(path)
     except OSError as error:
         raise RunError(f"{path}: it can't be written: {error.strerror}") from error
@@ -94,7 +115,26 @@ def _would_lose(path: Path, *, force: bool) -> list[str]:
         ]
     if is_foreign and not force:
         return [f"--out: {path} is there and kltune did not write it; --force replaces it"]
+    if not force and path.exists() and _is_edited(path):
+        return [f"--out: {path} was edited since kltune wrote it; --force replaces it"]
     return []
+
+
+def _is_edited(path: Path) -> bool:
+    """Whether an output of kltune's is not as it was written; one without a digest can't be told from an edited one."""
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return True
+    if not data:
+        return False
+    found = _SEALED.fullmatch(data)
+    if found is None:
+        return True
+    rest, digest = found["text"], found["digest"]
+    if rest is None:
+        rest, digest = found["facts"], found["digest_of_facts"]
+    return hashlib.sha256(rest).hexdigest().encode() != digest
 
 
 def _is_earlier(path: Path) -> bool:

@@ -12,8 +12,9 @@ from typing import Any
 from rich.console import Console
 
 from kltune.errors import ExitCode, StudyError
+from kltune.launch.status_confirmed import find_confirmed
 from kltune.launch.status_facts import Standing, TrialStand, read_standing
-from kltune.launch.status_next import next_command, recommended_trial, state_word
+from kltune.launch.status_next import next_command, recommended_trial, report_age, state_word
 from kltune.launch.status_pace import Pace, pace_of
 from kltune.launch.status_table import not_started_table, status_table
 from kltune.metrics.jsonl import encode
@@ -53,7 +54,8 @@ def run_status(request: StatusRequest) -> ExitCode:
 def status_json(standing: Standing, pace: Pace | None) -> dict[str, object]:
     """Everything that the table says, as data; times in seconds, sizes in bytes."""
     best, spec = standing.best, standing.spec
-    chosen = recommended_trial(standing)
+    chosen, confirmed = recommended_trial(standing), find_confirmed(standing.path)
+    number = None if chosen is None else chosen.number
     return {
         "study": standing.path,
         "name": None if spec is None else spec.name,
@@ -67,6 +69,7 @@ def status_json(standing: Standing, pace: Pace | None) -> dict[str, object]:
         "last_row_age_s": None if standing.last is None else max(0.0, standing.now - standing.last),
         "recommended": None if chosen is None else _best(chosen),
         "best": None if best is None else _best(best),
+        "confirmed": None if confirmed is None else confirmed.as_json(number),
         "warnings": [
             {"trial": trial.number, **asdict(warned)}
             for trial in standing.trials
@@ -75,6 +78,7 @@ def status_json(standing: Standing, pace: Pace | None) -> dict[str, object]:
         "unreadable": list(standing.broken),
         "disk_bytes": standing.disk_bytes,
         "report": standing.path / "report.html" if "report.html" in standing.files else None,
+        "report_is": report_age(standing) or None,
         "next": next_command(standing),
     }
 

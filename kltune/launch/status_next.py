@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Final, cast
+from typing import Any, Final, cast
 
+from kltune.confirm.result import FILE, FOLDER
 from kltune.errors import StudyError
+from kltune.launch.status_confirmed import SLACK_S, confirmed_after, find_confirmed
 from kltune.launch.status_facts import Standing, TrialStand
 from kltune.metrics.jsonl import read_json
 from kltune.screen.ending import near
 
+UNAWARE: Final = "older than the confirmation, so it does not know of it"
+"""Of a report."""
 RECENT_S: Final = 60.0
 """A row younger than this, and nobody here who holds the study: someone elsewhere writes."""
 
@@ -52,11 +56,21 @@ def next_command(standing: Standing) -> str:
         return _resuming(standing)
     if "report.html" not in standing.files or standing.best is None:
         return f"kltune report {study}"
-    if not (standing.path / "confirm" / "confirm.json").is_file():
+    if _is_of_another(standing) or not (standing.path / FOLDER / FILE).is_file():
         return f"kltune confirm {study}"
+    if report_age(standing) == UNAWARE:
+        return f"kltune report {study}"
     if "validate.json" not in standing.files:
         return f"kltune validate {study}"
     return f"kltune export {study} --to trl"
+
+
+def _is_of_another(standing: Standing) -> bool:
+    """Whether the confirmation is of a setting that is not recommended any more."""
+    chosen, confirmed = recommended_trial(standing), find_confirmed(standing.path)
+    if chosen is None or confirmed is None:
+        return False
+    return not confirmed.is_of(chosen.number)
 
 
 def _resuming(standing: Standing) -> str:
@@ -69,18 +83,29 @@ def _resuming(standing: Standing) -> str:
 
 
 def report_words(standing: Standing) -> str:
-    """Where the report is, and whether it knows of the latest rows."""
+    """Where the report is, and whether it knows of the latest rows and of the confirmation."""
     report: Path = standing.path / "report.html"
-    try:
-        made = report.stat().st_mtime
-    except OSError:
+    age = report_age(standing)
+    if age is None:
         return "none yet"
-    is_old = standing.last is not None and made < standing.last - 1
-    text = f"{near(report)}{' (older than the latest rows)' if is_old else ''}"
+    text = f"{near(report)}{f' ({age})' if age else ''}"
     recommended = _recommended(standing)
     if recommended is None:
         return text
     return f"{text}: recommends trial {recommended}, noise and plateaus weighed in"
+
+
+def report_age(standing: Standing) -> str | None:
+    """What the report is older than, so does not know of; empty where it is not, None without one."""
+    try:
+        made = (standing.path / "report.html").stat().st_mtime
+    except OSError:
+        return None
+    if standing.last is not None and made < standing.last - SLACK_S:
+        return "older than the latest rows"
+    if confirmed_after(standing.path, made):
+        return UNAWARE
+    return ""
 
 
 def recommended_trial(standing: Standing) -> TrialStand | None:
@@ -89,16 +114,28 @@ def recommended_trial(standing: Standing) -> TrialStand | None:
         made = (standing.path / "report.json").stat().st_mtime
     except OSError:
         return None
-    if not standing.is_finished or (standing.last is not None and made < standing.last - 1):
+    if not standing.is_finished or (standing.last is not None and made < standing.last - SLACK_S):
         return None
     number = _recommended(standing)
     return next((trial for trial in standing.trials if trial.number == number), None)
 
 
-def _recommended(standing: Standing) -> int | None:
+def start_words(standing: Standing) -> str:
+    """What the report says of the recommended trial against the untrained model; empty where it is above."""
+    if recommended_trial(standing) is None:
+        return ""
+    words = _report(standing).get("start_words")
+    return words if isinstance(words, str) else ""
+
+
+def _report(standing: Standing) -> dict[str, Any]:
     try:
-        best = read_json(standing.path / "report.json").get("best")
+        return read_json(standing.path / "report.json")
     except (OSError, StudyError):
-        return None
+        return {}
+
+
+def _recommended(standing: Standing) -> int | None:
+    best = _report(standing).get("best")
     found = cast("dict[str, object]", best).get("number") if isinstance(best, dict) else None
     return found if isinstance(found, int) else None

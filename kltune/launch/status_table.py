@@ -10,15 +10,18 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from kltune.launch.status_confirmed import find_confirmed
 from kltune.launch.status_facts import Standing, TrialStand
 from kltune.launch.status_next import (
     next_command,
     recommended_trial,
     report_words,
+    start_words,
     state_word,
     state_words,
 )
 from kltune.launch.status_pace import Pace
+from kltune.report.confirm_blocks import verdict_short
 from kltune.report.text import visible
 from kltune.screen.ending import near
 from kltune.trial.outcome import TrialState
@@ -35,7 +38,7 @@ def status_table(standing: Standing, pace: Pace | None) -> Group:
     style = {"running": "green", "finished": "green"}.get(state, "yellow")
     head = Text(f"{visible(name)}: {state_words(standing)}", style=f"bold {style}")
     rows = [("Trials", _trials(standing)), *_open(standing), *_pace(standing, pace)]
-    rows += [*_best(standing), *_warnings(standing)]
+    rows += [*_best(standing), *_confirmed(standing), *_warnings(standing)]
     rows += [("Unreadable", text) for text in standing.broken]
     rows += [
         ("Disk", f"{size_words(standing.disk_bytes)} in {near(standing.path)}"),
@@ -138,9 +141,22 @@ def _best(standing: Standing) -> list[tuple[str, str]]:
     if chosen is None:
         return [(label, _trial_words(standing, best))]
     rows = [("Recommended", _trial_words(standing, chosen))]
+    if words := start_words(standing):
+        rows.append(("Before training", words))
     if best.number == chosen.number:
         return [*rows, (label, f"trial {best.number} too")]
     return [*rows, (label, f"{_trial_words(standing, best)}; not recommended: see the report")]
+
+
+def _confirmed(standing: Standing) -> list[tuple[str, str]]:
+    """What fresh seeds and test prompts said; of a setting that is not recommended any more, that alone."""
+    found = find_confirmed(standing.path)
+    if found is None:
+        return []
+    chosen = recommended_trial(standing)
+    if chosen is not None and not found.is_of(chosen.number):
+        return [("Confirmed", f"not: the last confirmation was of {found.result.arms[0].name}")]
+    return [("Confirmed", found.gold_words()), ("Confirmed", verdict_short(found.result))]
 
 
 def _trial_words(standing: Standing, best: TrialStand) -> str:

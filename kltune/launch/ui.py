@@ -71,6 +71,18 @@ class Ending:
                 signal.signal(number, handler)
 
 
+@contextmanager
+def _quiet(name: str) -> Generator[None]:
+    """A running sweep may be in the middle of its last line: no news to the person at this terminal."""
+    logger = logging.getLogger(name)
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+
+
 def run_ui(request: UiRequest) -> ExitCode:
     """Serve until Ctrl-C or SIGTERM, then end everything that was started; that is no error.
 
@@ -92,10 +104,9 @@ def run_ui(request: UiRequest) -> ExitCode:
             "--optuna-port": request.optuna_port,
         }
     )
-    # A running sweep may be in the middle of its last line: no news to the person at this terminal.
-    logging.getLogger("kltune.metrics.jsonl").setLevel(logging.ERROR)
     is_ending = Ending()
     with contextlib.ExitStack() as held:
+        held.enter_context(_quiet("kltune.metrics.jsonl"))
         held.enter_context(is_ending.listening())
         scratch = Path(held.enter_context(tempfile.TemporaryDirectory(prefix="kltune-ui-")))
         servers = held.enter_context(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from kltune.report.choice import stop_point
-from kltune.report.compare import Difference, interval_words, value_interval
-from kltune.report.controller_blocks import judge, missed_target, verdict_words
+from kltune.report.compare import Difference, value_words
+from kltune.report.controller_blocks import judge, missed_words, verdict_words
 from kltune.report.controller_rules import controller_words, reference_words, target_words
 from kltune.report.controllers import INERT_BELOW
 from kltune.report.golds import other_golds_words
@@ -13,6 +13,7 @@ from kltune.report.native import native_words
 from kltune.report.noise_blocks import group_claim
 from kltune.report.recommend import Recommendation, Versus
 from kltune.report.rows import StudyRows, TrialRow
+from kltune.report.start import against_start
 from kltune.report.ties import only_words, tie_words
 from kltune.spec.trial import ControllerKind
 from kltune.trial.words import (
@@ -35,36 +36,43 @@ def headline(
     found: Recommendation,
     *,
     is_short: bool = False,
+    is_confirmed: bool = False,
     kl: tuple[float, float] | None = None,
 ) -> str:
-    """The answer in at most three sentences: what to use, what it is worth, what it is not told apart from.
+    """The answer in few sentences: what to use, what it is worth, what it is not told apart from.
 
-    ``is_short``: only the first, since a confirmation says the rest better; ``kl``: at the stop, in
+    Before them the fact, where it is one, that training is not seen to do better than none.
+    ``is_short``: only what to use, since a confirmation says the rest better; ``is_confirmed``: that
+    compares with no training too, on fresh seeds; ``kl``: at the stop, in
     nats per token and per sequence, where the confirmation measured it. None: the search's.
     """
     setting, spec = found.best.setting, study.spec
+    against = None if is_confirmed else against_start(study, found)
+    use = "Use" if against is None or against.beats else "The least harmful setting tried was"
     if setting.beta == 0:
-        words = "Use no KL penalty (beta = 0)"
+        words = f"{use} no KL penalty (beta = 0)"
     else:
         penalty = "" if setting.penalty is None else setting.penalty.value
         unit = beta_unit_words(spec.beta_unit, spec.trainer.credit, setting.penalty)
-        words = f"Use {penalty} with beta {number(setting.beta)} {unit}"
+        words = f"{use} {penalty} with beta {number(setting.beta)} {unit}"
         words += _steering(study, found.best)
     peak = stop_point(study, found.best)
     words += f"; {_stop_short(study, found)}"
     if peak is not None:
         words += f", at KL {both_units(*(kl or (peak.kl_token, peak.kl_seq)))}"
+    before = "" if against is None else against.words
+    words = f"{before} {words}." if before else f"{words}."
     if is_short:
-        return f"{words}."
-    parts = (f"{words}.", _short_gold(study, found.best), tie_words(study, found))
+        return words
+    parts = (words, _short_gold(study, found.best), tie_words(study, found))
     return " ".join(part for part in parts if part)
 
 
 def _short_gold(study: StudyRows, row: TrialRow) -> str:
     """The value that the choice of the step does not flatter, with its interval."""
-    found = value_interval(row, study.spec.objective, study.spec.kl_unit)
-    interval = "" if found is None else f" ({interval_words(*found)})"
-    return f"On the select prompts, one seed: gold {score(row.value)}{interval}."
+    interval = value_words(row, study.spec.objective, study.spec.kl_unit)
+    shown = f" ({interval})" if interval else ""
+    return f"On the select prompts, one seed: gold {score(row.value)}{shown}."
 
 
 def _steering(study: StudyRows, row: TrialRow) -> str:
@@ -76,13 +84,7 @@ def _steering(study: StudyRows, row: TrialRow) -> str:
     how = kind.value
     if kind is ControllerKind.PROPORTIONAL:
         how = f"horizon {number(row.setting.horizon)} sequences"
-    return f", steered to {target_words(study, row)} ({how}){_idle_words(row)}{_missed(study, row)}"
-
-
-def _missed(study: StudyRows, row: TrialRow) -> str:
-    """A target that was not held is not what KL will be."""
-    found = missed_target(study, row)
-    return "" if found is None else f", which KL missed (it ended at {number(found)} × that)"
+    return f", steered to {target_words(study, row)} ({how}){_idle_words(row)}{missed_words(study, row)}"
 
 
 def _idle_words(row: TrialRow) -> str:
@@ -175,7 +177,7 @@ def _seed_words(found: Recommendation) -> str:
 def difference_words(difference: Difference) -> str:
     """A difference in gold with its interval."""
     return (
-        f"{difference.mean:+.3f} gold (95 % interval {difference.low:+.3f} to {difference.high:+.3f}, "
+        f"{difference.mean:+.3f} gold ({difference.interval}, "
         f"{difference.num_prompts} paired prompts)"
     )
 
@@ -197,7 +199,7 @@ def _stop_long(study: StudyRows, found: Recommendation) -> str:
     end = "" if not (words := guard_end(row)) else f"; {words}"
     at_peak = f"KL there is {both_units(row.peak.kl_token, row.peak.kl_seq)}"
     if spec.objective.metric != "gold_peak":
-        return f"after all {row.steps_run} steps ({spec.objective.metric}); the highest gold was at step {row.peak.step}; {at_peak}{end}"
+        return f"after all {row.steps_run} steps ({spec.objective.metric}); the highest gold after step 0 was at step {row.peak.step}; {at_peak}{end}"
     where = (
         f"at step {window.first_step}"
         if window.first_step == window.last_step
@@ -242,7 +244,7 @@ def baseline_cells(versus: Versus) -> tuple[str, ...]:
         str(row.number),
         score(row.value),
         f"{difference.mean:+.3f}",
-        f"{difference.low:+.3f} to {difference.high:+.3f}",
+        difference.no_interval or f"{difference.low:+.3f} to {difference.high:+.3f}",
         "yes" if difference.is_told_apart else "no",
         limit,
     )

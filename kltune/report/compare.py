@@ -12,11 +12,12 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import stats
 
 from kltune.report.rows import Checkpoint, StudyRows, TrialRow
 from kltune.spec.study import ObjectiveSpec, StudySpec
 from kltune.spec.trial import BetaUnit, KLUnit
-from kltune.statistics.contrast import half_width
+from kltune.statistics.contrast import FEWEST_PROMPTS, half_width, no_interval
 from kltune.trial.limits import are_respected
 from kltune.trial.words import score
 from kltune.units import advantage_scale
@@ -43,8 +44,20 @@ class Difference:
     """Prompts of them on which the two are not equal."""
 
     @property
+    def no_interval(self) -> str:
+        """Why no interval is to be shown; empty where there is one."""
+        return no_interval(self.num_prompts, is_spread=self.high - self.low > ROUNDING)
+
+    @property
+    def interval(self) -> str:
+        """The interval as every place of the report writes it, or why there is none."""
+        return self.no_interval or f"95 % interval {self.low:+.3f} to {self.high:+.3f}"
+
+    @property
     def doubt(self) -> str:
         """Why the prompts can't tell, whatever the interval says; "on these prompts" where they can."""
+        if self.num_prompts < FEWEST_PROMPTS:
+            return f": {self.no_interval}"
         if self.num_differing < FEWEST_DIFFERING:
             return f": only {self.num_differing} of {self.num_prompts} prompts differ, so the prompts can't tell"
         if self.high - self.low <= ROUNDING:
@@ -54,7 +67,7 @@ class Difference:
     @property
     def is_told_apart(self) -> bool:
         """Whether the interval leaves out 0, and has a width that the prompts can tell."""
-        is_sound = self.num_differing >= FEWEST_DIFFERING and self.high - self.low > ROUNDING
+        is_sound = self.num_differing >= FEWEST_DIFFERING and not self.no_interval
         return is_sound and (self.low > 0 or self.high < 0)
 
 
@@ -141,13 +154,36 @@ def value_interval(
     """95 % interval of a trial's value over prompts, by Student's t on `prompt_scores`.
 
     The one interval of a value: the same scores and the same t as in every comparison. None
-    where the scores were not kept, or are those of one prompt.
+    where the scores were not kept, are too few, or all equal (`value_words` says which).
     """
     scores = prompt_scores(row, objective, unit)
-    if scores is None or len(scores) < 2 or row.value is None:
+    if scores is None or row.value is None or _no_interval(scores):
         return None
     half = half_width(float(scores.std(ddof=1)) / math.sqrt(len(scores)), len(scores))
     return row.value - half, row.value + half
+
+
+def value_words(row: TrialRow, objective: ObjectiveSpec, unit: KLUnit) -> str:
+    """The interval of a value in words, or why there is none; empty where the scores were not kept."""
+    found = value_interval(row, objective, unit)
+    if found is not None:
+        return interval_words(*found)
+    scores = prompt_scores(row, objective, unit)
+    return "" if scores is None else _no_interval(scores)
+
+
+def start_words(start: Checkpoint) -> str:
+    """The same of the evaluation before training; empty where it can't be told."""
+    num_prompts = len(start.gold_by_prompt)
+    if num_prompts == 0 or not math.isfinite(start.gold_se):
+        return no_interval(num_prompts) if num_prompts else ""
+    why = no_interval(num_prompts, is_spread=start.gold_se > ROUNDING)
+    half = half_width(start.gold_se, num_prompts)
+    return why or interval_words(start.gold - half, start.gold + half)
+
+
+def _no_interval(scores: np.ndarray) -> str:
+    return no_interval(len(scores), is_spread=float(np.ptp(scores)) > ROUNDING)
 
 
 def interval_words(low: float, high: float) -> str:
@@ -197,10 +233,29 @@ def overoptimisation(row: TrialRow) -> float | None:
     return fall if fall > 0 and end.proxy > top.proxy else None
 
 
+def is_beyond_noise(row: TrialRow) -> bool:
+    """Whether the fall of gold from its highest evaluation to the end is more than the prompts' noise.
+
+    One-sided t-test over paired prompts at 5 %, times the evaluations that the highest was chosen from
+    (Bonferroni), as the guard gold_drop has it.
+    """
+    finite = [c for c in row.checkpoints if math.isfinite(c.gold) and math.isfinite(c.proxy)]
+    top, end = max(finite, key=lambda c: c.gold), finite[-1]
+    if len(top.gold_by_prompt) != len(end.gold_by_prompt):
+        return False
+    falls = np.array(top.gold_by_prompt, dtype=float) - np.array(end.gold_by_prompt, dtype=float)
+    if not np.isfinite(falls).all() or _no_interval(falls):
+        return False
+    se = float(falls.std(ddof=1)) / math.sqrt(len(falls))
+    chance = float(stats.t.sf(float(falls.mean()) / se, len(falls) - 1)) * (len(finite) - 1)
+    return chance <= 1 - CONFIDENCE
+
+
 def worst_overoptimised(rows: tuple[TrialRow, ...]) -> TrialRow | None:
-    """The trial whose gold fell furthest from its peak while its proxy rose."""
+    """The trial whose gold fell furthest from its peak, beyond noise, while its proxy rose."""
     falls = [(fall, row) for row in rows if (fall := overoptimisation(row)) is not None]
-    return max(falls, key=lambda pair: pair[0])[1] if falls else None
+    told = [(fall, row) for fall, row in falls if is_beyond_noise(row)]
+    return max(told, key=lambda pair: pair[0])[1] if told else None
 
 
 def is_beta_raw(spec: StudySpec) -> bool:

@@ -59,11 +59,11 @@ def confirmed_words(study: StudyRows, answer: Answer) -> str | None:
     before = "" if start is None else f"; {score(start.gold)} before training"
     return (
         f"On {len(result.seeds)} fresh seeds and {result.num_prompts} test prompts: gold {score(found.gold)} (95 % interval "
-        f"{score(found.low)} to {score(found.high)}){before}. {_verdict_short(result)}"
+        f"{score(found.low)} to {score(found.high)}){before}. {verdict_short(result)}"
     )
 
 
-def _verdict_short(result: ConfirmResult) -> str:
+def verdict_short(result: ConfirmResult) -> str:
     """The verdict where the section below names everyone."""
     judged = result.main
     others = [a for a in judged.against if a.role != "start"]

@@ -23,7 +23,7 @@ _HEADER = (
     "crossings of the target",
     "period (steps)",
     "swing (factor)",
-    "KL / target at the end",
+    "KL / target over the last steps",
 )
 
 _MEANING = {
@@ -32,8 +32,8 @@ _MEANING = {
     Conduct.INERT: "Beta moved by less than 10 %, so these trials are like ones with a fixed beta",
     Conduct.NEVER_ARRIVES: "KL never came within 20 % of its target",
     Conduct.OSCILLATES: "KL swung about its target; a longer horizon, smaller or rarer moves calm it",
-    Conduct.DOES_NOT_HOLD: "KL came to its target and ended more than 25 % away from it",
-    Conduct.HOLDS: "KL ended within 25 % of its target",
+    Conduct.DOES_NOT_HOLD: "KL came to its target and was more than 25 % away from it over the last steps",
+    Conduct.HOLDS: "KL was within 25 % of its target over the last steps",
 }
 
 _BESIDE = (Conduct.DOES_NOT_HOLD, Conduct.NEVER_ARRIVES)
@@ -45,7 +45,9 @@ _NOTE = (
     "the opposite change of log KL, with that correlation; “can't be told” where it doesn't stand out of what "
     "unrelated series give. One slow approach without a swing gives too long an answer. Crossings: from 20 % on one "
     "side to 20 % on the other, after the first arrival, of the mean over 5 steps; a rule with a dead band counts from the "
-    "band's edges. Swing: the factor by which KL goes up and down."
+    "band's edges. Swing: the factor by which KL goes up and down. KL / target over the last steps: the median over the trial's last "
+    "tenth of the steps, 5 or more, of the KL measured before each step's update (report.json: end_ratio, over end_steps); a "
+    "verdict rests on it. The KL at the stop is an evaluation's, so it may be another one."
 )
 
 _MOST_NAMED = 12
@@ -102,15 +104,17 @@ def judge(study: StudyRows, row: TrialRow) -> Behaviour | None:
     return behaviour(_kl(study, row), row.curve.beta, row.curve.target, band)
 
 
-def missed_target(study: StudyRows, row: TrialRow) -> float | None:
-    """KL / target at the end where the controller ended beside its target; none where it held it or nothing is told."""
+def missed_words(study: StudyRows, row: TrialRow) -> str:
+    """How far from its target a controller's KL ended, for a sentence that names it; empty where it held it or nothing is told."""
     found = judge(study, row)
-    return None if found is None or found.conduct not in _BESIDE else found.end_ratio
+    if found is None or found.conduct not in _BESIDE:
+        return ""
+    return f", which KL missed (median over {_last_steps(found)}: {number(found.end_ratio)} × that)"
 
 
 def verdict_words(study: StudyRows, row: TrialRow, found: Behaviour) -> str:
     """The verdict with the number that it rests on."""
-    end = f"KL ended at {number(found.end_ratio)} × target"
+    end = f"KL was {number(found.end_ratio)} × target, median over {_last_steps(found)}"
     right = MISSING if found.right_share is None else f"{100 * found.right_share:.0f} %"
     words = {
         Conduct.TOO_SHORT: f"{found.num_steps} steps with a target",
@@ -125,6 +129,10 @@ def verdict_words(study: StudyRows, row: TrialRow, found: Behaviour) -> str:
         Conduct.HOLDS: end,
     }
     return f"{found.conduct.value} ({words[found.conduct]})"
+
+
+def _last_steps(found: Behaviour) -> str:
+    return f"the trial's last {found.end_steps} steps"
 
 
 def _note(study: StudyRows) -> str:

@@ -109,7 +109,9 @@ class Behaviour:
     """None where there are too few moves after the arrival to look for one."""
     swings: Swings
     end_ratio: float | None
-    """Median KL / target over the last tenth of the steps, 5 or more."""
+    """Median KL / target over the last ``end_steps``: not the KL of the last step, nor that at the stop."""
+    end_steps: int
+    """A tenth of the steps, 5 or more; all where there are fewer."""
 
 
 def behaviour(
@@ -142,6 +144,7 @@ def behaviour(
         lag=None if arrival is None else find_lag(kls[arrival:], betas[arrival:]),
         swings=_STILL if arrival is None else _swings(relative[arrival:], band),
         end_ratio=_end_ratio(kls / targets),
+        end_steps=_end_steps(int(betas.size)),
     )
     return replace(found, conduct=_conduct(found, band))
 
@@ -223,7 +226,11 @@ def _noise(relative: Array) -> float:
 
 
 def _end_ratio(ratio: Array) -> float | None:
-    return float(np.median(ratio[-max(_WINDOW, ratio.size // 10) :])) if ratio.size else None
+    return float(np.median(ratio[-_end_steps(ratio.size) :])) if ratio.size else None
+
+
+def _end_steps(size: int) -> int:
+    return min(size, max(_WINDOW, size // 10))
 
 
 def _conduct(found: Behaviour, band: tuple[float, float]) -> Conduct:

@@ -7,6 +7,7 @@ from kltune.report.guards import GuardFindings, Said, find_guards
 from kltune.report.reckon import account
 from kltune.report.rows import StudyRows
 from kltune.report.unended import count_words
+from kltune.spec.guard_doubts import needs_words
 from kltune.trial.guard_words import STOPPED
 from kltune.trial.words import MISSING, duration
 
@@ -42,7 +43,7 @@ def guard_blocks(study: StudyRows) -> tuple[Block, ...]:
         rest = [f"and {more} more, which report.json holds"] if more > 0 else []
         blocks.append(Paragraph("Warnings, in the guards' own words:"))
         blocks.append(Bullets((*warned[:_MOST_WARNINGS], *rest)))
-    blocks.append(Paragraph(_silence_words(found), "note"))
+    blocks.append(Paragraph(_silence_words(study, found), "note"))
     return tuple(blocks)
 
 
@@ -97,10 +98,16 @@ def _numbers(trials: tuple[int, ...]) -> str:
     return f"{len(trials)} ({listed})"
 
 
-def _silence_words(found: GuardFindings) -> str:
+def _silence_words(study: StudyRows, found: GuardFindings) -> str:
     texts: list[str] = []
     if found.silent:
         texts.append(f"On and silent: {', '.join(found.silent)}.")
+    if found.could_not:
+        steps, every = study.spec.trainer.steps, study.spec.evaluate.every
+        texts.append(
+            f"On, but could not fire in {steps} steps with an evaluation every {every}, so their silence says nothing: "
+            f"{needs_words(found.could_not)}."
+        )
     if found.off:
         texts.append(f"Off: {', '.join(found.off)}.")
     if found.unknown:

@@ -10,6 +10,7 @@ from kltune.metrics.jsonl import read_json
 from kltune.report.accounting import Cut
 from kltune.report.reckon import account
 from kltune.report.rows import StudyRows, TrialRow
+from kltune.spec.guard_doubts import unmet_needs
 from kltune.spec.study import StudySpec
 from kltune.trial.guard_words import FIELD_OF, STOPPED
 from kltune.trial.outcome import StopReason
@@ -41,7 +42,9 @@ class GuardFindings:
     said: tuple[Said, ...]
     """Those that fired, in the order of `STOPPED`."""
     silent: tuple[str, ...]
-    """Fields under ``guards`` that were on and never fired."""
+    """Fields under ``guards`` that were on, could have fired and never did."""
+    could_not: Mapping[str, str]
+    """Fields that were on and can't fire within a trial's steps: their silence says nothing; with what they would need."""
     off: tuple[str, ...]
     """Fields that were off."""
     unknown: bool
@@ -56,9 +59,11 @@ def find_guards(study: StudyRows) -> GuardFindings:
     known = _known_fields(study)
     quiet = [f for f in dict.fromkeys(FIELD_OF.values()) if f not in fired and f in known]
     on = {name: action_of(study.spec, name) != "off" for name in quiet}
+    needs = unmet_needs(study.spec)
     return GuardFindings(
         said=said,
-        silent=tuple(name for name in quiet if on[name]),
+        silent=tuple(name for name in quiet if on[name] and name not in needs),
+        could_not={name: needs[name] for name in quiet if on[name] and name in needs},
         off=tuple(name for name in quiet if not on[name]),
         unknown=not known.issuperset(FIELD_OF.values()),
     )
@@ -70,6 +75,7 @@ def guard_data(study: StudyRows) -> dict[str, Any]:
     return {
         "fired": [{**asdict(one), "guard": one.guard.value} for one in found.said],
         "silent": list(found.silent),
+        "could_not_fire": dict(found.could_not),
         "off": list(found.off),
     }
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from kltune.confirm.result import ConfirmResult, Place
 from kltune.report.choice import Choice, is_judged_by_peak, stop_point
-from kltune.report.compare import interval_words, value_interval
+from kltune.report.compare import interval_words, start_words, value_words
 from kltune.report.document import Tile
 from kltune.report.guards import guard_end_short
 from kltune.report.noise_blocks import group_claim
@@ -18,7 +18,6 @@ from kltune.report.rows import Checkpoint, StudyRows, TrialRow
 from kltune.report.ties import is_compared, only_words
 from kltune.report.unended import count_words
 from kltune.spec.trial import KLUnit
-from kltune.statistics.contrast import half_width
 from kltune.trial.words import KL_UNIT, duration, number, origin_words, score, setting_short
 
 
@@ -52,21 +51,17 @@ def _gold(study: StudyRows, row: TrialRow) -> Tile:
         basis += "; corrected for having picked the step"
     if len(study.trials) > 1:
         basis += f"; not corrected for choosing among {len(study.trials)} trials"
-    interval = value_interval(row, study.spec.objective, study.spec.kl_unit)
+    interval = value_words(row, study.spec.objective, study.spec.kl_unit)
     return Tile("Expected gold, not confirmed", score(row.value), _around(interval, basis))
 
 
-def _around(interval: tuple[float, float] | None, basis: str) -> str:
-    if interval is None or not math.isfinite(sum(interval)):
-        return f"no interval is on record; {basis}"
-    return f"{interval_words(*interval)}, {basis}"
+def _around(interval: str, basis: str) -> str:
+    return f"{interval}, {basis}" if interval else f"no interval is on record; {basis}"
 
 
 def _before(row: TrialRow) -> Iterator[Tile]:
     if row.start is not None and math.isfinite(row.start.gold):
-        gold, num_prompts = row.start.gold, len(row.start.gold_by_prompt)
-        half = half_width(row.start.gold_se, num_prompts)
-        note = _around((gold - half, gold + half), "on the same prompts")
+        note = _around(start_words(row.start), "on the same prompts")
         yield Tile("Gold before training", score(row.start.gold), note)
 
 
@@ -142,7 +137,8 @@ def _stop(study: StudyRows, choice: Choice) -> Tile:
         where = f"steps {choice.first_step} to {choice.last_step}"
     note = f"of {total}"
     if row.peak is not None:
-        note += f"; gold is highest at step {row.peak.step}"
+        is_below = row.start is not None and row.start.gold >= row.peak.gold
+        note += f"; gold is highest{' after step 0' if is_below else ''} at step {row.peak.step}"
         if choice.first_step != choice.last_step:
             note += ", and the rest of these can't be told from it"
     note += _earlier(study, choice)
@@ -218,10 +214,7 @@ def _baseline(study: StudyRows, choice: Choice) -> Iterator[Tile]:
     name = setting_short(versus.row.setting, study.spec.kl_unit)
     if versus.row.origin != "zero":
         name = f"{origin_words(versus.row.origin)}, {name}"
-    note = (
-        f"95 % interval {difference.low:+.3f} to {difference.high:+.3f}, {apart}; the best is trial "
-        f"{versus.row.number} ({name})"
-    )
+    note = f"{difference.interval}, {apart}; the best is trial {versus.row.number} ({name})"
     if versus.row.is_feasible is False:
         note += ", which breaks a limit"
     yield Tile("Against the best baseline", f"{difference.mean:+.3f} gold", note)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from kltune.report.compare import ROUNDING, Difference, prompt_scores
 from kltune.report.rows import StudyRows, TrialRow
+from kltune.statistics.contrast import no_interval
 from kltune.statistics.ties import Groups, tie_groups
 from kltune.statistics.variance import NoiseFloor, SharedNoise, noise_floor, shared_noise
 from kltune.trial.words import is_noise
@@ -79,11 +80,20 @@ class Ranking:
         return Difference(mean, mean - half, mean + half, self.found.num_prompts, differing)
 
     def most_below_best(self, row: TrialRow) -> float | None:
-        """The most by which the best of all can be above it, in gold, with 95 % confidence."""
+        """The most by which the best of all can be above it, in gold, with 95 % confidence.
+
+        None where the prompts are too few for an interval, or have no spread.
+        """
         place = self.places.get(row.number)
         if self.found is None or place is None:
             return None
+        if no_interval(self.found.num_prompts, is_spread=_has_spread(self.found)):
+            return None
         return self.found.most_below_best[place]
+
+
+def _has_spread(found: Groups) -> bool:
+    return float(found.half_width.max()) > ROUNDING
 
 
 def rank(study: StudyRows) -> Ranking:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kltune.confirm.result import ConfirmResult
 from kltune.report.accounting_blocks import accounting_blocks
 from kltune.report.answer import headline
 from kltune.report.answer_blocks import answer_blocks, detail_blocks
@@ -30,6 +31,7 @@ from kltune.report.recommend import Answer, NoAnswer, Recommendation
 from kltune.report.rows import StudyRows, TrialRow
 from kltune.report.search_map import search_map
 from kltune.report.sheets import sheets
+from kltune.report.start import against_start
 from kltune.report.table import trial_blocks
 from kltune.report.ties import is_compared, tie_words
 from kltune.report.timeline import timeline
@@ -92,7 +94,15 @@ def _headline(study: StudyRows, answer: Answer) -> str:
         words = (headline(study, answer, is_short=True), tie_words(study, answer), confirmed)
         return " ".join(text for text in words if text)
     kl = (result.arms[0].kl_token, result.arms[0].kl_seq)
-    return f"{headline(study, answer, is_short=True, kl=kl)} {confirmed}"
+    first = headline(study, answer, is_short=True, is_confirmed=_beats_start(result), kl=kl)
+    return f"{first} {confirmed}"
+
+
+def _beats_start(result: ConfirmResult) -> bool:
+    """Whether the confirmed setting was above the untrained model on fresh seeds too."""
+    start = next((p for p in result.main.places if result.arms[p.arm].role == "start"), None)
+    own = next((p for p in result.main.places if p.arm == 0), None)
+    return start is not None and own is not None and own.gold > start.gold
 
 
 def _is_doubtful(study: StudyRows, answer: Answer) -> bool:
@@ -102,7 +112,8 @@ def _is_doubtful(study: StudyRows, answer: Answer) -> bool:
     confirmation, _ = find_confirmation(study.path)
     if confirmation is not None and is_of(confirmation, answer):
         return confirmation.main.verdict != "stays"
-    return bool(answer.tied) or not is_compared(answer)
+    against = against_start(study, answer)
+    return bool(answer.tied) or not is_compared(answer) or bool(against and against.words)
 
 
 def _map_blocks(study: StudyRows, best: TrialRow | None) -> tuple[Block, ...]:
@@ -147,12 +158,14 @@ def _step_blocks(
     figures = Figures(over_steps(chosen, study.spec.kl_unit, study.beta_unit_words))
     why = (
         Paragraph(
-            "No trial was over-optimised: in none did gold fall while the proxy rose.", "note"
+            "No trial was over-optimised beyond noise: in none did gold fall from its peak by more than the noise of "
+            "the prompts while the proxy rose.",
+            "note",
         )
         if worst is None
         else Paragraph(
             f"Most over-optimised: trial {worst.number}, the largest fall of gold from its peak to the end "
-            "while the proxy rose.",
+            "while the proxy rose, among those beyond the noise of the prompts.",
             "note",
         )
     )

@@ -17,6 +17,7 @@ from kltune.report.native import native_coefficient
 from kltune.report.reckon import account, accounting_data
 from kltune.report.recommend import Answer, NoAnswer, Recommendation, Versus, recommend
 from kltune.report.rows import Checkpoint, StudyRows, TrialRow, read_study
+from kltune.report.start import against_start
 from kltune.trial.outcome import TrialState
 
 HTML = "report.html"
@@ -31,6 +32,7 @@ def summary(study_path: Path) -> dict[str, Any]:
 def summarise(study: StudyRows, answer: Answer) -> dict[str, Any]:
     """The same for a study that was read already."""
     found = answer if isinstance(answer, Recommendation) else None
+    against = None if found is None else against_start(study, found)
     data: dict[str, Any] = {
         "study": study.spec.name,
         "kl_unit": study.spec.kl_unit.value,
@@ -39,6 +41,9 @@ def summarise(study: StudyRows, answer: Answer) -> dict[str, Any]:
         "num_trials": len(study.trials),
         "budget_trials": study.spec.budget.trials,
         "best": None if found is None else _best(study, found),
+        "beats_start": None if against is None else against.beats,
+        "told_from_start": None if against is None else against.is_told,
+        "start_words": "" if against is None else against.words,
         "runner_up": None if found is None else _versus(study, found.runner_up),
         "baselines": [] if found is None else [_versus(study, v) for v in found.baselines],
         "tied_with_highest": [] if found is None else sorted(t.number for t in found.tied),
@@ -132,8 +137,9 @@ def _difference(difference: Difference | None) -> dict[str, Any] | None:
         return None
     return {
         "gold": difference.mean,
-        "low": difference.low,
-        "high": difference.high,
+        "low": None if difference.no_interval else difference.low,
+        "high": None if difference.no_interval else difference.high,
+        "no_interval": difference.no_interval or None,
         "confidence": 0.95,
         "paired_prompts": difference.num_prompts,
         "differing_prompts": difference.num_differing,

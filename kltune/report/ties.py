@@ -47,7 +47,9 @@ def confirmed_tie_words(result: ConfirmResult) -> str:
     if best is None or best.is_told_apart:
         return ""
     origin = result.arms[best.arm].origin
-    words = _lead(_name(origin), best.difference, best.low, best.high)
+    words = _lead(
+        _name(origin), best.difference, f"95 % interval {best.low:+.3f} to {best.high:+.3f}"
+    )
     zero = next((a for a in result.main.against if result.arms[a.arm].origin == "zero"), None)
     if zero is not None and zero.arm != best.arm and not zero.is_told_apart:
         words = f"beta = 0 and {words}"
@@ -61,10 +63,10 @@ def _others(found: Recommendation) -> list[TrialRow]:
 
 
 def _span(found: Recommendation) -> str:
-    """The range of beta, where it is wide."""
-    betas = [row.setting.beta for row in (found.best, *_others(found))]
+    """The range of the others' beta, where it is wide."""
+    betas = [row.setting.beta for row in _others(found)]
     low, high = min(betas), max(betas)
-    if low == high or (low > 0 and high < WIDE * low):
+    if len(betas) < 2 or low == high or (low > 0 and high < WIDE * low):
         return ""
     return f" (betas from {number(low)} to {number(high)})"
 
@@ -78,7 +80,7 @@ def _named(found: Recommendation) -> str:
     best = max(tied, key=_value)
     words = _name(best.row.origin)
     if (difference := best.difference) is not None:
-        words = _lead(words, difference.mean, difference.low, difference.high)
+        words = _lead(words, difference.mean, difference.interval)
     is_zero_tied = any(_is_zero(row) for row in _others(found))
     if is_zero_tied and not _is_zero(best.row):
         words = f"beta = 0 and {words}"
@@ -98,7 +100,7 @@ def _name(origin: str) -> str:
     return "beta = 0" if origin == "zero" else f"the {origin_words(origin)}"
 
 
-def _lead(name: str, difference: float, low: float, high: float) -> str:
+def _lead(name: str, difference: float, interval: str) -> str:
     """The recommended setting minus the other one, in gold."""
     better = " (nominally better: this one has" if difference < 0 else " (this one has"
-    return f"{name}{better} {difference:+.3f} gold, 95 % interval {low:+.3f} to {high:+.3f})"
+    return f"{name}{better} {difference:+.3f} gold, {interval})"

@@ -37,7 +37,8 @@ def final_summary(
     relative to it.
     """
     answer = summary["recommendation"]
-    style = "bold green" if summary["best"] is not None else "bold yellow"
+    is_clear = summary["best"] is not None and not summary["start_words"]
+    style = "bold green" if is_clear else "bold yellow"
     facts = Table(box=None, show_header=False, padding=(0, 1, 0, 0), expand=True)
     facts.add_column(no_wrap=True, style="dim")
     facts.add_column(overflow="fold", ratio=1)
@@ -87,4 +88,7 @@ def _baseline_words(baseline: Mapping[str, Any]) -> str:
     if against is None:
         return f"{name}: nothing to compare ({baseline['state']})"
     verdict = "" if against["told_apart"] else ", can't be told apart"
-    return f"{name}: {against['gold']:+.3f} gold (95 % interval {against['low']:+.3f} to {against['high']:+.3f}{verdict})"
+    interval = against["no_interval"]
+    if interval is None:
+        interval = f"95 % interval {against['low']:+.3f} to {against['high']:+.3f}"
+    return f"{name}: {against['gold']:+.3f} gold ({interval}{verdict})"

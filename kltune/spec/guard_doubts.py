@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from kltune.spec.guards import GuardSpec
 from kltune.spec.problems import Problem
 from kltune.spec.study import StudySpec
@@ -25,16 +27,29 @@ def guard_doubts(spec: StudySpec) -> list[Problem]:
 
     A KL guard over steps has its own doubt in `kltune.spec.doubts`.
     """
-    names_by_need: dict[str, list[str]] = {}
-    for name in (*_BY_STEP, *_WINDOWS, "gold_drop", "kl"):
-        if need := _unmet_need(spec, name):
-            names_by_need.setdefault(need, []).append(name)
-    if not names_by_need:
+    found = {
+        name: need for name, need in unmet_needs(spec).items() if not _is_kl_by_step(spec, name)
+    }
+    if not found:
         return []
-    needs = "; ".join(f"{', '.join(names)} ({need})" for need, names in names_by_need.items())
+    needs = needs_words(found)
     steps, every = spec.trainer.steps, spec.evaluate.every
     what = f"{steps} steps with an evaluation every {every} are too few for these to fire: {needs}"
     return [Problem("guards", what)]
+
+
+def unmet_needs(spec: StudySpec) -> dict[str, str]:
+    """Guards that are on and can't fire within a trial's steps, by field under ``guards``, each with what it would need."""
+    names = (*_BY_STEP, *_WINDOWS, "gold_drop", "kl")
+    return {name: need for name in names if (need := _unmet_need(spec, name))}
+
+
+def needs_words(needs: Mapping[str, str]) -> str:
+    """The guards' names, those of the same need together."""
+    names_by_need: dict[str, list[str]] = {}
+    for name, need in needs.items():
+        names_by_need.setdefault(need, []).append(name)
+    return "; ".join(f"{', '.join(names)} ({need})" for need, names in names_by_need.items())
 
 
 def evaluated_steps(spec: StudySpec) -> list[int]:
@@ -47,8 +62,11 @@ def _unmet_need(spec: StudySpec, name: str) -> str:
     """What the guard needs to fire at all, where a trial does not have it."""
     kl = spec.kl_guard
     guard: GuardSpec | None = kl if name == "kl" else getattr(spec.guards, name)
-    if guard is None or guard.action == "off" or (name == "kl" and kl and kl.over == "steps"):
+    if guard is None or guard.action == "off":
         return ""
+    if _is_kl_by_step(spec, name):
+        is_met = guard.patience < spec.trainer.steps
+        return "" if is_met else f"more than {_count(guard.patience, 'step')}"
     if name in _BY_STEP:
         start = guard.warmup + (name == "jump")  # it jumps from something
         is_met = start + guard.patience <= spec.trainer.steps
@@ -61,6 +79,10 @@ def _unmet_need(spec: StudySpec, name: str) -> str:
         start = max(start, evaluated[0])  # the first checkpoint has none to drop from
     is_met = sum(step > start for step in evaluated) >= guard.patience
     return "" if is_met else f"{_count(guard.patience, 'evaluation')} after step {start}"
+
+
+def _is_kl_by_step(spec: StudySpec, name: str) -> bool:
+    return name == "kl" and spec.kl_guard is not None and spec.kl_guard.over == "steps"
 
 
 def _count(amount: int, what: str) -> str:

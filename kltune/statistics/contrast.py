@@ -20,6 +20,10 @@ CONFIDENCE: Final = 0.95
 FEWEST_DIFFERING: Final = 3
 """Prompts whose scores differ, below which a pair is not told apart, whatever its interval."""
 
+FEWEST_PROMPTS: Final = 8
+"""Prompts below which no interval is told: half-right scores of 0 and 1 all agree by chance in 2 x 0.5^N of cases,
+under 1 % from 8 on, and below 8 Student's t leans on a spread that so few hardly measure."""
+
 _ROUNDING: Final = 1e-9
 
 Floats = NDArray[np.float64]
@@ -89,6 +93,17 @@ def mean_interval(scores_N: Floats) -> tuple[float, float]:
     half = half_width(float(scores_N.std(ddof=1)) / math.sqrt(len(scores_N)), len(scores_N))
     mean = float(scores_N.mean())
     return mean - half, mean + half
+
+
+def no_interval(num_prompts: int, *, is_spread: bool = True) -> str:
+    """Why so many prompts give no interval, for a reader; empty where they give one.
+
+    ``is_spread``: whether their scores differ from one another.
+    """
+    if num_prompts < FEWEST_PROMPTS:
+        noun = "1 prompt is" if num_prompts == 1 else f"{num_prompts} prompts are"
+        return f"{noun} too few for an interval"
+    return "" if is_spread else f"all {num_prompts} prompts equal: no interval"
 
 
 def half_width(se: float, num_prompts: int) -> float:

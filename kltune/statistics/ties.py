@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kltune.statistics.chance import largest_of_all_pairs, paired_variance
+from kltune.statistics.contrast import FEWEST_PROMPTS
 from kltune.statistics.variance import NoiseFloor
 
 CONFIDENCE: Final = 0.95
@@ -120,7 +121,7 @@ def _pairs(scores_MP: Array, values: Array, floor: NoiseFloor | None) -> Pairs:
     if floor is not None:
         spread, df = _with_seeds(spread, num_prompts, floor)
     se = np.sqrt(spread)
-    is_sound = _differ_enough(scores_MP) & (se > _ZERO)
+    is_sound = _differ_enough(scores_MP) & (se > _ZERO) & (num_prompts >= FEWEST_PROMPTS)
     return Pairs(values[:, None] - values[None], se, df, is_sound)
 
 

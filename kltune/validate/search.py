@@ -111,8 +111,16 @@ def baselines_line(answer: Recommendation, *, is_confirmed: bool = False) -> Lin
     left = len(answer.baselines) - len(others)
     if not others:
         return _no_baseline(answer, left, threshold)
-    better = [v for v in others if v.difference is not None and v.difference.high < 0]
-    beaten = [v for v in others if v.difference is not None and v.difference.low > 0]
+    better = [
+        v
+        for v in others
+        if v.difference is not None and v.difference.is_told_apart and v.difference.mean < 0
+    ]
+    beaten = [
+        v
+        for v in others
+        if v.difference is not None and v.difference.is_told_apart and v.difference.mean > 0
+    ]
     tied = [v for v in others if v not in better and v not in beaten]
     shown = f"{len(beaten)} of {len(others)} beaten"
     beyond = f" {left} more did not respect the limit or did not end." if left else ""

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
-from adopt_case import put
+from adopt_case import VERL_GRPO, put
 
 from kltune.adopt.given import read_given
 from kltune.errors import SpecError
@@ -65,3 +66,31 @@ def test_a_value_where_a_section_belongs_is_named(tmp_path: Path) -> None:
         read_given(
             "nemo-rl", put(tmp_path, "b.yaml", "loss_fn: 0.1\ngrpo: {num_prompts_per_step: 8}\n")
         )
+
+
+YAMLS = {
+    "trl": "beta: 0.04\nnum_generations: 8\nloss_type: grpo\n",
+    "verl": "algorithm: {adv_estimator: grpo}\nactor_rollout_ref: {actor: {use_kl_loss: true, kl_loss_coef: 0.001}}\n",
+    "openrlhf": "algo.kl.init_coef: 0.01\nrollout.n_samples_per_prompt: 8\nnote: grpo\n",
+    "nemo-rl": "grpo: {num_generations_per_prompt: 8}\nloss_fn: {reference_policy_kl_penalty: 0.01}\n",
+}
+SHELLS = {
+    "trl": "accelerate launch grpo.py --beta 0.04 --num_generations 8\n",
+    "verl": VERL_GRPO,
+    "openrlhf": "python3 -m openrlhf.cli.train_ppo_ray --init_kl_coef 0.01 --n_samples_per_prompt 8 --x grpo\n",
+    "nemo-rl": "uv run examples/run_grpo_math.py grpo.num_generations_per_prompt=8 loss_fn.reference_policy_kl_penalty=0\n",
+}
+
+
+@pytest.mark.parametrize("ending", ["yaml", "sh"])
+@pytest.mark.parametrize(("said", "whose"), [*itertools.permutations(YAMLS, 2)])
+def test_a_file_of_another_framework_is_refused_by_its_name(
+    said: str, whose: str, ending: str, tmp_path: Path
+) -> None:
+    text = (YAMLS if ending == "yaml" else SHELLS)[whose]
+    path = put(tmp_path, f"a.{ending}", text)
+    with pytest.raises(SpecError) as caught:
+        read_given(said, path)
+    assert f"these are {whose}'s keys (" in str(caught.value)
+    assert str(caught.value).endswith(f"not {said}'s: --from {whose}")
+    read_given(whose, path)

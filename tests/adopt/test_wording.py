@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from adopt_case import EXPORTERS, OPENRLHF_NEW, VERL_GRPO, convert, live, read
+from adopt_case import EXPORTERS, NEMO, OPENRLHF_NEW, VERL_GRPO, convert, live, read
 
 from kltune.adopt.wording import reworded_text
 
@@ -97,3 +97,45 @@ def test_a_learning_rate_of_the_release_is_not_called_the_files(tmp_path: Path) 
     assert rate.comment.startswith(
         "actor_rollout_ref.actor.optim.lr (default of verl 0.9.0), for all weights"
     )
+
+
+@pytest.mark.parametrize(
+    ("advice", "of", "left"),
+    [
+        (
+            "take --to verl or --to openrlhf, or a trial with k2-loss",
+            "verl",
+            "take --to openrlhf, or a configuration with k2-loss",
+        ),
+        (
+            "take --to verl (use_kl_in_reward), or a trial with k2-loss",
+            "verl",
+            "take a configuration with k2-loss",
+        ),
+        (
+            "take --to verl or --to openrlhf (estimator reinforce), or a study with x",
+            "verl",
+            "take --to openrlhf (estimator reinforce), or a configuration with x",
+        ),
+        ("take --to trl, verl or openrlhf", "openrlhf", "take --to trl or --to verl"),
+        (
+            "take --to trl, verl or openrlhf",
+            "nemo-rl",
+            "take --to trl or --to verl or --to openrlhf",
+        ),
+        ("take a trial with k3-loss", "verl", "take a configuration with k3-loss"),
+    ],
+)
+def test_the_file_s_own_framework_is_never_what_to_take_instead(
+    advice: str, of: str, left: str, tmp_path: Path
+) -> None:
+    texts = {"verl": VERL_GRPO, "openrlhf": OPENRLHF_NEW, "nemo-rl": NEMO}
+    name = "a.yaml" if of == "nemo-rl" else "a.sh"
+    found = read(tmp_path, of, texts[of], name=name)
+    assert reworded_text(f"why; {advice}", found) == f"why; {left}"
+
+
+def test_a_clamp_that_both_have_is_told_once_and_without_contradiction(tmp_path: Path) -> None:
+    said = " ".join(convert(read(tmp_path, "nemo-rl", NEMO), "openrlhf").warnings)
+    assert "the file clipped a token's KL to ± 10 nats" in said
+    assert "the file's had" not in said

@@ -145,7 +145,7 @@ def test_a_reward_that_raises_costs_its_own_trial_only(tmp_path: Path) -> None:
 
 
 def test_a_reward_that_always_raises_is_an_error_with_its_own_words(tmp_path: Path) -> None:
-    spec = own_spec(tmp_path, when="calls > 1")
+    spec = own_spec(tmp_path, when="calls > 4")
     done = kltune("sweep", spec, "--study", tmp_path / "S")
     assert done.returncode == 1, done.stderr
     assert "the reward broke" in done.stderr

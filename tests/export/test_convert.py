@@ -9,6 +9,8 @@ from export_case import SIGMA_R, STD_R, adaptive, target, winner
 from kltune.errors import SpecError
 from kltune.export import convert
 from kltune.export.convert import Gradient, gradient, gradient_of, held
+from kltune.export.openrlhf import export_openrlhf
+from kltune.export.verl import export_verl
 from kltune.spec.control import ControlSpec
 from kltune.spec.penalty import Penalty
 from kltune.spec.trial import BetaUnit, KLUnit
@@ -168,3 +170,17 @@ def test_a_beta_held_without_a_record_reads_well() -> None:
     (text,) = held(found, framework="TRL", why_not="TRL has no controller").warnings
     assert "the start value of the study" in text
     assert "the the" not in text
+
+
+@pytest.mark.parametrize(
+    ("clip", "wider"), [(None, True), (20.0, True), (10.0, False), (5.0, False)]
+)
+def test_a_clamp_is_a_difference_only_where_a_kl_could_pass_it(
+    clip: float | None, wider: bool
+) -> None:
+    trainer = {} if clip is None else {"kl": {"clip": clip}}
+    found = winner("k3-loss", trainer=trainer)
+    assert convert.is_wider(found) is wider
+    for framework, build in (("openrlhf", export_openrlhf), ("verl", export_verl)):
+        told = build(found, target(found, framework)).warnings
+        assert any("±10 nats" in text for text in told) is wider

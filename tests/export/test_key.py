@@ -24,3 +24,22 @@ def test_a_key_that_a_release_does_not_have_is_refused() -> None:
 def test_rounding_keeps_what_matters() -> None:
     assert rounded(0.1 * 3) == 0.3
     assert rounded(1.23456789e-7) == 1.23456789e-7
+
+
+@pytest.mark.parametrize(
+    ("given", "written"),
+    [
+        (0.000999999999, 0.001),
+        (0.00999999997, 0.01),
+        (rounded(0.001 / 0.3) * 0.3, 0.001),
+        (0.1 + 0.2, 0.3),
+        (1 / 3, 0.333333333),
+        (0.00999999, 0.00999999),
+        (1.00000001, 1.00000001),
+        (209.0, 209.0),
+        (0.0, 0.0),
+        (-0.123456789, -0.123456789),
+    ],
+)
+def test_what_was_rounded_before_comes_back_to_itself(given: float, written: float) -> None:
+    assert rounded(given) == written

@@ -169,11 +169,12 @@ def test_a_framework_without_a_reader_is_refused() -> None:
 
 
 def test_every_limit_says_where_it_comes_from() -> None:
-    own = GuardsSpec(kl=KLGuardSpec(limit=0.2))
+    own, gold = GuardsSpec(kl=KLGuardSpec(limit=0.2)), case.winner().gold
+    assert gold is not None
     text = " ".join(case.text("trl", case.winner(guards=own)).replace("\n#", "").split())
     for said in (
         "step 60 of 80 run, exact KL 0.05 nats/token = 1 nats/sequence at 20 tokens per completion",
-        "gold 0.7 [0.6, 0.8]. Steps 60 to 70 can't be told from it. Measured on the study's select",
+        f"gold 0.7 [0.6, 0.8] ({gold.basis}). Steps 60 to 70 can't be told from it. KL measured on the",
         "Hard limit: guards.kl.limit of the study, 0.2 nats/token",
         "guards.stalled of the study: 0.1 nats/sequence",
     ):

@@ -10,12 +10,19 @@ from confirm_case import study as confirmed_study
 from fake_study import SIGMA_R, TOKENS, FakeTrial, trial, typical_trials, write_study
 
 from kltune.errors import StudyError
-from kltune.export.winner import confirmed_instead, of_trial, recommended
+from kltune.export.openrlhf import export_openrlhf
+from kltune.export.plain import plain
+from kltune.export.target import Sizes, make_target
+from kltune.export.tripwire import tripwire
+from kltune.export.verl import export_verl
+from kltune.export.winner import compared, confirmed_instead, of_trial, recommended
 from kltune.metrics.jsonl import write_json
 from kltune.report.answer import headline
 from kltune.report.compare import interval_words, value_interval
+from kltune.report.controller_blocks import judge, verdict_words
 from kltune.report.recommend import Recommendation, recommend
 from kltune.report.rows import StudyRows, read_study
+from kltune.spec.penalty import Penalty
 from kltune.spec.trial import ControllerKind
 from kltune.trial.outcome import StopReason
 
@@ -191,3 +198,43 @@ def test_what_is_wrong_with_a_trial_is_said(tmp_path: Path) -> None:
     running = next((tmp_path / "s" / "trials" / "00000").glob("events.jsonl"))
     running.unlink()
     assert "no end on record" in of_trial(read_study(tmp_path / "s"), 0).source.doubt
+
+
+def test_two_trials_are_compared_on_the_same_prompts(tmp_path: Path) -> None:
+    path = confirmed_study(tmp_path / "s")
+    best = recommended(read_study(path))
+    assert best is not None
+    own = best.source.trial
+    result = result_of(judged([0.2, 1.0, 0.2, 0.0]))
+    numbers = (own, 0, 1, None)
+    arms = [replace(arm, number=n) for arm, n in zip(result.arms, numbers, strict=True)]
+    write_json(path / "confirm" / "confirm.json", replace(result, arms=tuple(arms)).as_json())
+    rows = read_study(path)
+    gold = {p.arm: p.gold for p in result.main.places}
+    assert gold[1] > gold[0]
+    assert compared(rows, 0, own) == (
+        f"gold {gold[1]:.3f} against {gold[0]:.3f} on 8 fresh seeds, 32 test prompts"
+    )
+    values = {row.number: row.value for row in rows.trials}
+    assert compared(rows, 3, own) == (
+        f"value {values[3]:.3f} against {values[own]:.3f} on the select prompts, one seed"
+    )
+
+
+def test_a_controller_that_missed_its_target_is_warned_of_everywhere(tmp_path: Path) -> None:
+    given = {"penalty": Penalty.K1_REWARD, "controller": ControllerKind.PROPORTIONAL}
+    rows = study(tmp_path, [trial(0.1, target_kl=50.0, horizon=640, **given), trial(0.2)])
+    found, fixed = of_trial(rows, 0), of_trial(rows, 1)
+    judgement = judge(rows, rows.trials[0])
+    assert judgement is not None
+    assert found.missed == verdict_words(rows, rows.trials[0], judgement) != ""
+    for framework, build in (("openrlhf", export_openrlhf), ("verl", export_verl)):
+        made = build(found, make_target(found, framework, None, Sizes()))
+        told = [made, tripwire(found, make_target(found, framework, None, Sizes()), made)]
+        for one in told:
+            assert any(text.startswith("trial 0's controller: ") for text in one.warnings)
+    facts = plain(found, make_target(found, "trl", None, Sizes()))
+    assert facts["controller_verdict"] == found.missed
+    assert any(found.missed in text for text in facts["warnings"])
+    assert fixed.missed == ""
+    assert fixed.as_json()["controller_verdict"] is None

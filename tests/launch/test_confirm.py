@@ -14,6 +14,7 @@ from kltune.errors import ExitCode, SpecError, StudyError
 from kltune.launch.confirm import ConfirmRequest, Plan, run_confirm
 from kltune.launch.signals import StopRequest
 from kltune.metrics.jsonl import write_json
+from kltune.report.build import build_report
 from kltune.report.recommend import Recommendation, recommend
 from kltune.report.rows import read_study
 from kltune.study.lock import lock_study
@@ -114,3 +115,51 @@ def test_without_baselines_one_setting_alone_is_refused(tmp_path: Path) -> None:
         run_confirm(ConfirmRequest(path, top=1), never)
     with pytest.raises(SpecError, match="nothing to compare with: no baseline"):
         run_confirm(ConfirmRequest(path, top=2, require=("gold > baseline",)), never)
+
+
+def test_the_report_is_written_anew_and_the_next_step_is_named(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = study(tmp_path / "s")
+    page = build_report(path).html
+    assert "fresh seeds and 32 test prompts" not in page.read_text(encoding="utf-8")
+    answer = recommend(read_study(path))
+    assert isinstance(answer, Recommendation)
+    number = answer.best.number
+
+    def confirming(plan: Plan, stop: StopRequest, result: TextIO) -> ExitCode:
+        on_record(path, 10, number)
+        return ExitCode.GATE_FAILED
+
+    assert run_confirm(ConfirmRequest(path, as_json=True), confirming) is ExitCode.GATE_FAILED
+    said = capfd.readouterr()
+    assert said.out == ""
+    assert f"wrote the report anew, with the confirmation: {page}" in said.err
+    assert said.err.endswith(f"Next  kltune validate {path}\n")
+    assert "10 fresh seeds and 32 test prompts" in page.read_text(encoding="utf-8")
+    assert "is running" not in page.read_text(encoding="utf-8")
+
+
+def test_what_confirms_nothing_leaves_the_report_alone(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = study(tmp_path / "s")
+    run_confirm(ConfirmRequest(path), Taken())
+    assert "report" not in capfd.readouterr().err
+    assert not (path / "report.html").exists()
+
+
+def test_a_report_that_can_not_be_written_does_not_cost_the_confirmation(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = study(tmp_path / "s")
+    (path / "report.md").mkdir()
+
+    def confirming(plan: Plan, stop: StopRequest, result: TextIO) -> ExitCode:
+        on_record(path, 10, 4)
+        return ExitCode.DONE
+
+    assert run_confirm(ConfirmRequest(path), confirming) is ExitCode.DONE
+    said = capfd.readouterr().err
+    assert "note: the report does not know of this confirmation yet" in said
+    assert "Next  kltune " in said

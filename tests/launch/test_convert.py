@@ -92,3 +92,15 @@ def test_a_file_of_another_hand_is_kept_but_by_force(tmp_path: Path) -> None:
     run_convert(request(tmp_path, out=out))  # its own by now
     with pytest.raises(SpecError, match="--force: only with --out"):
         run_convert(request(tmp_path, force=True))
+
+
+def test_every_warning_of_the_terminal_is_in_the_json(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    text = "python3 -m openrlhf.cli.train_ppo_ray --init_kl_coef 0.01 --kl_target 6 --n_samples_per_prompt 8\n"
+    path = put(tmp_path, "a.sh", text)
+    run_convert(ConvertRequest(path, "openrlhf", "json"))
+    out, err = capfd.readouterr()
+    told = [line.removeprefix("warning: ") for line in err.splitlines()]
+    assert any("6 nats per token is far above" in line for line in told)
+    assert json.loads(out)["warnings"] == told

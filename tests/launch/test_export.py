@@ -1,16 +1,22 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from confirm_case import judged, result_of
+from confirm_case import study as confirmed_study
 from fake_study import FakeTrial, trial, typical_trials, write_study
 
 from kltune.errors import ExitCode, SpecError, StudyError
 from kltune.export.target import Sizes
+from kltune.export.winner import recommended
 from kltune.launch.export import EXPORTERS, ExportRequest, make_export, run_export
+from kltune.metrics.jsonl import write_json
 from kltune.report.recommend import NoAnswer
+from kltune.report.rows import read_study
 from kltune.spec.penalty import Penalty
 from kltune.spec.trial import ControllerKind
 from kltune.trial.outcome import StopReason
@@ -73,7 +79,8 @@ def test_a_refusal_names_the_studys_best_trial_that_would_go(tmp_path: Path) -> 
         run_export(ExportRequest(path, "trl", trial=0))
     message = str(caught.value)
     assert "in the reward" in message
-    assert "trl can run is trial 2 (k2-loss 0.2), value 1.500 against 2.000: --trial 2" in message
+    said = "trl can run is trial 2 (k2-loss 0.2), value 1.500 against 2.000 on the select prompts, one seed: --trial 2"
+    assert said in message
     pruned = trial(0.2, reason=StopReason.PRUNED, steps=40)
     alone = study(tmp_path / "alone", [trials[0], pruned])
     with pytest.raises(SpecError) as caught:
@@ -234,3 +241,56 @@ def test_an_export_can_be_had_without_a_word(
     none = study(tmp_path / "b", objective={"metric": "gold_peak", "kl_limit": 1e-6})
     assert isinstance(make_export(ExportRequest(none, "verl")), NoAnswer)
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.fixture
+def changed(tmp_path: Path) -> tuple[Path, int, int]:
+    """A study whose confirmation puts another trial above the recommended one, and both numbers."""
+    path = confirmed_study(tmp_path / "s")
+    best = recommended(read_study(path))
+    assert best is not None
+    assert best.stop is not None
+    own, other = best.source.trial, 0
+    result = result_of(judged([0.2, 1.0, 0.2, 0.0]))
+    numbers = (own, other, None, None)
+    arms = [replace(arm, number=n) for arm, n in zip(result.arms, numbers, strict=True)]
+    arms[0] = replace(arms[0], kl_token=0.0625, kl_seq=0.75, stop=best.stop.peak_step)
+    write_json(path / "confirm" / "confirm.json", replace(result, arms=tuple(arms)).as_json())
+    return path, own, other
+
+
+def test_the_doubt_that_a_confirmation_casts_is_in_the_json(
+    changed: tuple[Path, int, int], capfd: pytest.CaptureFixture[str]
+) -> None:
+    path, _, other = changed
+    run_export(ExportRequest(path, "json"))
+    out, err = capfd.readouterr()
+    told = [line.removeprefix("warning: ") for line in err.splitlines()]
+    assert told[0].startswith(f"the confirmation puts trial {other} above it")
+    assert json.loads(out)["warnings"] == told
+
+
+def test_gold_and_kl_of_an_export_are_of_the_same_prompts(changed: tuple[Path, int, int]) -> None:
+    path, own, _ = changed
+    yaml = " ".join(_made(path, "verl").replace("\n#", "").split())
+    assert (
+        "KL 0.0625 nats/token = 0.75 nats/sequence at a mean of 12 tokens (on 8 fresh seeds,"
+        in yaml
+    )
+    wire = " ".join(_made(path, "tripwire").replace("\n#", "").split())
+    assert "exact KL 0.0625 nats/token = 0.75 nats/sequence at 12 tokens per completion" in wire
+    assert "(8 fresh seeds, 32 test prompts). " in wire
+    assert "KL measured on 8 fresh seeds, 32 test prompts." in wire
+    assert "select prompts" not in wire
+    assert "\nPEAK = 0.0625\n" in _made(path, "tripwire")
+    facts = json.loads(_made(path, "json"))
+    assert facts["stop"]["basis"] == "on 8 fresh seeds, 32 test prompts"
+    asked = _made(path, "tripwire", trial=own - 1)  # not confirmed itself
+    assert "select prompts" in " ".join(asked.replace("\n#", "").split())
+
+
+def _made(path: Path, to: str, **flags: Any) -> str:
+    found = make_export(ExportRequest(path, to, **flags))
+    assert not isinstance(found, NoAnswer)
+    assert found.text is not None
+    return found.text

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import json
 import os
+import re
 import stat
 import threading
 from pathlib import Path
@@ -75,7 +77,7 @@ HEADS = (
 @pytest.mark.parametrize("head", HEADS)
 def test_an_earlier_output_is_replaced_without_a_word(tmp_path: Path, head: str) -> None:
     out = tmp_path / "out"
-    out.write_text(head, encoding="utf-8")
+    put(out, head)
     assert refused(out) == []
     assert put(out, "new") == "replaced"
 
@@ -123,3 +125,43 @@ def test_a_study_s_own_file_is_never_replaced_not_even_by_force(tmp_path: Path, 
     # Where it is not there yet a later report would replace what was put in its place.
     assert refused(tmp_path / "report.md")
     assert refused(tmp_path / "verl.yaml") == []
+
+
+@pytest.mark.parametrize("head", [head for head in HEADS if head])
+def test_an_output_that_was_edited_since_is_kept_but_by_force(tmp_path: Path, head: str) -> None:
+    out = tmp_path / "out"
+    put(out, head)
+    written = out.read_bytes()
+    places = (0, len(head) // 2, len(head), len(written) // 2 + len(head) // 2, len(written) - 3)
+    edits = [written[:k] + b"1" + written[k:] for k in places]
+    edits += [written + b"mine: 1\n", head.encode()]  # a line below; one without a digest
+    for text in edits:
+        out.write_bytes(text)
+        (said,) = refused(out)
+        kept = r"(was edited since kltune wrote it|kltune did not write it); --force"
+        assert re.search(kept, said)
+        with pytest.raises(SpecError, match=kept):
+            put(out, "new")
+        assert out.read_bytes() == text
+        assert refused(out, force=True) == []
+    out.write_bytes(written)
+    assert put(out, head) == "replaced"
+    assert out.read_bytes() == written
+
+
+def test_json_with_a_digest_is_json_with_the_same_facts(tmp_path: Path) -> None:
+    out = tmp_path / "a.json"
+    put(out, '{"schema": 1, "source": {"study": "k"}}\n')
+    facts = json.loads(out.read_text(encoding="utf-8"))
+    assert len(facts.pop("sha256_of_the_rest")) == 64
+    assert facts == {"schema": 1, "source": {"study": "k"}}
+
+
+def test_an_edited_export_in_a_studys_folder_is_its_owners(tmp_path: Path) -> None:
+    (tmp_path / "study.db").touch()
+    out = tmp_path / "verl.yaml"
+    put(out, HEADS[0])
+    out.write_text(f"{HEADS[0]}mine: 1\n", encoding="utf-8")
+    (said,) = refused(out)
+    assert "was edited since" in said
+    assert put(out, HEADS[0], force=True) == "replaced"

@@ -7,10 +7,19 @@ from pathlib import Path
 
 import pytest
 
+from kltune.confirm.result import FILE, FOLDER
 from kltune.launch.status_facts import read_standing
-from kltune.launch.status_next import next_command, report_words, state_word, state_words
+from kltune.launch.status_next import (
+    UNAWARE,
+    next_command,
+    report_age,
+    report_words,
+    state_word,
+    state_words,
+)
 from kltune.metrics.jsonl import write_json
 from kltune.study.holder import Holder
+from tests.confirm_case import judged, result_of
 from tests.standing_case import NOW, held_by_another_process, write_study, write_trial
 
 HELD = Holder("held", 7, "kltune sweep", NOW - 100)
@@ -59,6 +68,44 @@ def test_after_the_search_one_step_leads_to_the_next(tmp_path: Path) -> None:
         (study / made).write_text("{}", encoding="utf-8")
     assert steps == ["report", "confirm", "validate", "export"]
     assert next_command(replace(read_standing(study), holder=HELD)).startswith("kltune ui ")
+
+
+def confirmed_of(study: Path, number: int) -> Path:
+    """A confirmation of that trial on the record."""
+    result = result_of(judged([1.0, 0.9, 0.5, 0.0]))
+    arms = (replace(result.arms[0], number=number), *result.arms[1:])
+    write_json(study / FOLDER / FILE, replace(result, arms=arms).as_json())
+    return study / FOLDER / FILE
+
+
+def test_a_report_that_does_not_know_of_the_confirmation_says_so_and_is_made_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(finished(tmp_path))
+    for name in ("report.html", "report.json"):
+        write_json(tmp_path / name, {"best": {"number": 3}})
+        os.utime(tmp_path / name, (NOW, NOW))
+    of = confirmed_of(tmp_path, 3)
+    os.utime(of, (NOW + 60, NOW + 60))
+    standing = read_standing(tmp_path)
+    assert report_age(standing) == UNAWARE
+    assert f"report.html ({UNAWARE}): recommends trial 3" in report_words(standing)
+    assert next_command(standing).startswith("kltune report ")
+    os.utime(tmp_path / "report.html", (NOW + 61, NOW + 61))
+    assert report_age(standing) == ""
+    assert next_command(standing).startswith("kltune validate ")
+
+
+def test_a_confirmation_of_what_is_not_recommended_any_more_is_made_again(tmp_path: Path) -> None:
+    study = finished(tmp_path)
+    confirmed_of(study, 2)
+    for name in ("report.html", "report.json"):
+        write_json(study / name, {"best": {"number": 3}})
+        os.utime(study / name, (NOW, NOW))
+    assert next_command(read_standing(study)).startswith("kltune confirm ")
+    write_json(study / "report.json", {"best": {"number": 2}})
+    os.utime(study / "report.json", (NOW, NOW))
+    assert next_command(read_standing(study)).startswith("kltune validate ")
 
 
 def test_without_a_feasible_trial_the_report_says_what_to_change(tmp_path: Path) -> None:

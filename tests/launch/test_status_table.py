@@ -136,3 +136,16 @@ def test_one_trial_that_is_both_is_told_once(tmp_path: Path) -> None:
     os.utime(study / "report.json", (NOW, NOW))
     text = words(status_table(read_standing(study, lambda: NOW), None))
     assert "Highest value trial 3 too" in text
+
+
+def test_a_recommended_trial_that_is_not_above_the_untrained_model_is_said_to_be_so(
+    tmp_path: Path,
+) -> None:
+    study = write_study(tmp_path)
+    for number in range(4):
+        write_trial(study, number, ending={}, gold=0.1)
+    said = "No trial beats the untrained model: gold 0.5 before."
+    write_json(study / "report.json", {"best": {"number": 1}, "start_words": said})
+    os.utime(study / "report.json", (NOW, NOW))
+    text = words(status_table(read_standing(study, lambda: NOW), None))
+    assert f"Before training {said}" in text

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -235,3 +236,16 @@ def lives(process: psutil.Process) -> bool:
         return process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+
+
+def test_the_readers_warnings_are_back_afterwards(
+    study: Path, monkeypatch: pytest.MonkeyPatch, said: list[str]
+) -> None:
+    monkeypatch.setattr(ui, "mlflow_part", lambda *_: small_server("MLflow"))
+    monkeypatch.setattr(ui, "optuna_part", lambda *_: small_server("Optuna"))
+    logger = logging.getLogger("kltune.metrics.jsonl")
+    before = logger.level
+    thread = ended_when(lambda: logger.level == logging.ERROR and heard(said, "Ctrl-C ends"))
+    assert run_ui(UiRequest(study)) is ExitCode.DONE
+    thread.join()
+    assert logger.level == before

@@ -239,10 +239,9 @@ def test_a_target_that_kl_missed_is_said_in_the_headline_and_the_details(tmp_pat
     missed = dataclasses.replace(study, trials=(dataclasses.replace(row, curve=curve),))
     found = recommend(missed)
     assert isinstance(found, Recommendation)
-    assert "(horizon 640 sequences), which KL missed (it ended at 1.6 × that); stop" in headline(
-        missed, found
-    )
+    told = "(horizon 640 sequences), which KL missed (median over the trial's last 8 steps: 1.6 × that); stop"
+    assert told in headline(missed, found)
     assert (
-        "verdict: does not hold the target (KL ended at 1.6 × target)"
+        "verdict: does not hold the target (KL was 1.6 × target, median over the trial's last 8 steps)"
         in facts_of(missed)["Controller"]
     )

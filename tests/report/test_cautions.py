@@ -143,5 +143,5 @@ def test_a_controller_that_missed_its_target_is_warned_of_on_the_first_screen(
 
     text = text_of(ended_at(1.6))
     assert "The controller of trial 0 did not keep KL at its target of 0.05 nats/token" in text
-    assert "KL ended at 1.6 × target" in text
+    assert "KL was 1.6 × target, median over the trial's last 8 steps" in text
     assert "did not keep KL" not in text_of(ended_at(1.1))

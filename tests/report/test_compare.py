@@ -15,6 +15,7 @@ from kltune.report.compare import (
     spread_ratio,
     value_difference,
     value_interval,
+    value_words,
     worst_overoptimised,
 )
 from kltune.report.rows import TrialRow, read_study
@@ -218,3 +219,52 @@ def test_the_interval_of_a_value_is_that_of_every_comparison(tmp_path: Path) -> 
     assert value_interval(row, PEAK, KLUnit.TOKEN) == pytest.approx(mean_interval(scores))
     unknown = dataclasses.replace(row, peak=None)
     assert value_interval(unknown, PEAK, KLUnit.TOKEN) is None
+
+
+def first_prompts(row: TrialRow, num: int) -> TrialRow:
+    points = tuple(
+        dataclasses.replace(c, gold_by_prompt=c.gold_by_prompt[:num]) for c in row.checkpoints
+    )
+    assert row.peak is not None
+    peak = dataclasses.replace(row.peak, gold_by_prompt=row.peak.gold_by_prompt[:num])
+    return dataclasses.replace(row, checkpoints=points, peak=peak)
+
+
+def test_below_eight_prompts_there_is_no_interval_and_nothing_is_told_apart(tmp_path: Path) -> None:
+    good, bad = rows_of(
+        tmp_path, trial(0.2, gold=[g + 9 for g in FLAT]), trial(0.2, gold=FLAT, noise=0.02)
+    )
+    few, other = first_prompts(good, 7), first_prompts(bad, 7)
+    assert value_interval(few, PEAK, KLUnit.TOKEN) is None
+    assert value_words(few, PEAK, KLUnit.TOKEN) == "7 prompts are too few for an interval"
+    difference = value_difference(few, other, PEAK, KLUnit.TOKEN)
+    assert difference is not None
+    assert difference.interval == "7 prompts are too few for an interval"
+    assert difference.low > 0
+    assert not difference.is_told_apart
+    enough = value_difference(first_prompts(good, 8), first_prompts(bad, 8), PEAK, KLUnit.TOKEN)
+    assert enough is not None
+    assert enough.is_told_apart
+    assert enough.interval.startswith("95 % interval")
+
+
+def test_prompts_that_are_all_equal_give_no_interval(tmp_path: Path) -> None:
+    (row,) = rows_of(tmp_path, trial(0.2, gold=FLAT, noise=0.0))
+    same = tuple(dataclasses.replace(c, gold_by_prompt=(c.gold,) * 64) for c in row.checkpoints)
+    peak = next(c for c in same if row.peak is not None and c.step == row.peak.step)
+    flat = dataclasses.replace(row, checkpoints=same, peak=peak)
+    assert value_interval(flat, PEAK, KLUnit.TOKEN) is None
+    assert value_words(flat, PEAK, KLUnit.TOKEN) == "all 64 prompts equal: no interval"
+    difference = value_difference(flat, flat, PEAK, KLUnit.TOKEN)
+    assert difference is not None
+    assert difference.interval == "all 64 prompts equal: no interval"
+
+
+def test_a_fall_within_the_prompts_noise_is_no_overoptimisation(tmp_path: Path) -> None:
+    slight = (0.2, 0.3, 0.4, 0.5, 0.6, 0.6, 0.6, 0.6, 0.58)
+    (row,) = rows_of(tmp_path, trial(0.0, gold=slight))
+    assert overoptimisation(row) is not None
+    assert worst_overoptimised((row,)) is None
+    (clear,) = rows_of(tmp_path / "b", trial(0.0, gold=HUMP))
+    assert worst_overoptimised((row, clear)) is clear
+    assert worst_overoptimised((first_prompts(clear, 7),)) is None

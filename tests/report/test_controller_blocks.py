@@ -14,7 +14,7 @@ from kltune.report.controller_blocks import (
     controller_blocks,
     controller_data,
     lag_words,
-    missed_target,
+    missed_words,
 )
 from kltune.report.controllers import Lag
 from kltune.report.document import Bullets, Grid
@@ -169,10 +169,25 @@ def test_a_controller_is_judged_by_the_kl_that_it_acts_on(tmp_path: Path) -> Non
     assert "moving reference" not in str(controller_blocks(read(tmp_path / "still", steered())))
 
 
-def test_a_missed_target_is_told_by_where_kl_ended(tmp_path: Path) -> None:
+def test_a_missed_target_is_told_by_a_number_that_says_what_it_is(tmp_path: Path) -> None:
     study = read(tmp_path, steered())
     target, beta = [0.05] * 60, [0.1 + 0.01 * n for n in range(60)]
     missed = with_curve(study.trials[0], [0.05] * 30 + [0.08] * 30, beta, target)
     held = with_curve(study.trials[0], [0.055] * 60, beta, target)
-    assert missed_target(study, missed) == pytest.approx(1.6)
-    assert missed_target(study, held) is None
+    words = ", which KL missed (median over the trial's last 6 steps: 1.6 × that)"
+    assert missed_words(study, missed) == words
+    assert missed_words(study, held) == ""
+
+
+def test_the_median_of_the_last_steps_is_not_sold_as_the_kl_at_the_end(tmp_path: Path) -> None:
+    study = read(tmp_path, steered())
+    kl = [0.001 * 1.3**n for n in range(12)]  # still on its way when the trial ends
+    row = with_curve(study.trials[0], kl, [0.1 * 0.9**n for n in range(12)], [0.05] * 12)
+    data = controller_data(study, row)
+    assert data is not None
+    assert (data["end_steps"], data["end_ratio"]) == (5, pytest.approx(kl[9] / 0.05))
+    grid = parts(replace(study, trials=(row,)))[1]
+    said = "never arrives (KL was 0.212 × target, median over the trial's last 5 steps)"
+    assert grid.rows[0][2] == said
+    assert "KL / target over the last steps" in grid.header
+    assert "ended at" not in str(controller_blocks(replace(study, trials=(row,))))

@@ -100,6 +100,7 @@ def test_kl_that_stays_below_its_target_never_arrives() -> None:
     assert found.arrival is None
     assert found.lag is None
     assert found.end_ratio == pytest.approx(0.3, abs=0.01)
+    assert found.end_steps == 6
 
 
 def test_the_arrival_is_the_first_step_within_20_percent_or_beyond() -> None:

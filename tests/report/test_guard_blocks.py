@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fake_study import trial, write_study
+from fake_study import SPEC, trial, write_study
 from guarded_case import CUT, guarded
 
 from kltune.report.document import Bullets, Grid, Paragraph
@@ -70,3 +70,16 @@ def test_a_guard_that_spoke_at_the_last_step_is_counted_and_said_to_spare_nothin
     assert grid.rows[0][2] == "2 (0, 1)"
     (cut,) = account(study).steps.cuts
     assert (cut.trials, cut.steps) == (2, 40)
+
+
+def test_the_silence_of_guards_that_could_not_fire_is_told_apart(tmp_path: Path) -> None:
+    trainer = {**SPEC["trainer"], "steps": 12}
+    study = guarded(tmp_path, [trial(0.1, steps=12)], trainer=trainer, evaluate={"every": 10})
+    _, note = guard_blocks(study)
+    assert isinstance(note, Paragraph)
+    assert (
+        "On and silent: jump, negative_kl, local_kl, proxy_spread. On, but could not" in note.text
+    )
+    assert "in 12 steps with an evaluation every 10, so their silence says nothing: " in note.text
+    assert "; pseudo_explosion, " in note.text
+    assert "gold_drop" not in note.text.split("On, but")[0]

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_study import trial
+from fake_study import SPEC, trial
 from guarded_case import guarded
 
 from kltune.report.guards import action_of, find_guards, guard_data, guard_end, guard_end_short
@@ -95,3 +95,21 @@ def test_an_end_by_a_guard_is_part_of_the_setting(
     assert long in guard_end(row)
     assert short in guard_end_short(row)
     assert bool(guard_end(row)) is bool(long)
+
+
+def test_a_guard_that_is_too_late_for_the_trial_is_not_called_silent(tmp_path: Path) -> None:
+    trainer = {**SPEC["trainer"], "steps": 12}
+    study = guarded(tmp_path, [trial(0.1, steps=12)], trainer=trainer, evaluate={"every": 10})
+    found = find_guards(study)
+    assert found.silent == ("jump", "negative_kl", "local_kl", "proxy_spread")
+    assert found.could_not["stalled"] == "2 evaluations after step 20"
+    assert found.could_not["gold_drop"] == "2 evaluations after step 10"
+    assert not {*found.silent} & {*found.could_not}
+    assert guard_data(study)["could_not_fire"] == found.could_not
+
+
+def test_a_guard_of_kl_that_waits_longer_than_a_trial_is_not_called_silent(tmp_path: Path) -> None:
+    for patience, is_silent in ((79, True), (80, False)):
+        kl = {"limit": 1, "over": "steps", "patience": patience}
+        found = find_guards(guarded(tmp_path / str(patience), [trial(0.1)], guards={"kl": kl}))
+        assert ("kl" in found.silent, "kl" in found.could_not) == (is_silent, not is_silent)

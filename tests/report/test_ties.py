@@ -32,7 +32,7 @@ def test_the_best_tied_recipe_and_beta_zero_are_named_with_an_interval(tmp_path:
     difference = found.baselines[0].difference
     assert difference is not None
     assert text == (
-        "Not told apart from 3 other settings (betas from 0 to 0.3), among them beta = 0 and the recipe verl-ppo (this "
+        "Not told apart from 3 other settings (betas from 0 to 0.03), among them beta = 0 and the recipe verl-ppo (this "
         f"one has +0.010 gold, 95 % interval {difference.low:+.3f} to {difference.high:+.3f})."
     )
 
@@ -48,6 +48,18 @@ def test_a_baseline_that_is_nominally_better_is_called_so(tmp_path: Path) -> Non
     assert text.startswith(
         "Not told apart from the recipe verl-ppo (nominally better: this one has -0.020 gold, 95 %"
     )
+
+
+def test_the_range_is_of_the_others_alone_and_of_one_other_there_is_none(tmp_path: Path) -> None:
+    text, found = said(
+        tmp_path / "a", *[trial(b, gold=WIDE, value=v) for b, v in ((0.9, 0.9), (0.01, 0.88))]
+    )
+    assert found.best.setting.beta == 0.9
+    assert text == "Not told apart from 1 other setting."
+    pairs = ((0.9, 0.9), (0.01, 0.88), (0.2, 0.88))
+    text, found = said(tmp_path / "b", *[trial(b, gold=WIDE, value=v) for b, v in pairs])
+    assert found.best.setting.beta == 0.9
+    assert text == "Not told apart from 2 other settings (betas from 0.01 to 0.2)."
 
 
 def test_betas_near_one_another_are_not_worth_their_range(tmp_path: Path) -> None:
