@@ -83,6 +83,10 @@ class StubTokenizer:
     eos_token_id = 1
     chat_template = None
 
+    def get_vocab(self) -> dict[str, int]:
+        """Every id of any model: none is left out of a distribution."""
+        return {"last": 1 << 30}
+
     def batch_decode(self, rows: Sequence[Sequence[int]], **_: Any) -> list[str]:
         """No text."""
         return ["" for _ in rows]
