@@ -13,8 +13,7 @@ from kltune.report.document import Block, Facts, Grid, Paragraph
 from kltune.report.recommend import Answer, Recommendation
 from kltune.report.rows import StudyRows
 from kltune.report.ties import confirmed_tie_words
-from kltune.report.unended import count_words
-from kltune.trial.words import MISSING, number, score
+from kltune.trial.words import MISSING, count_words, number, score
 
 _HEADER = (
     "setting",

@@ -6,10 +6,9 @@ from kltune.report.document import Block, Bullets, Grid, Paragraph
 from kltune.report.guards import GuardFindings, Said, find_guards
 from kltune.report.reckon import account
 from kltune.report.rows import StudyRows
-from kltune.report.unended import count_words
 from kltune.spec.guard_doubts import needs_words
 from kltune.trial.guard_words import STOPPED
-from kltune.trial.words import MISSING, duration
+from kltune.trial.words import MISSING, count_words, duration
 
 _HEADER = (
     "guard",

@@ -16,9 +16,16 @@ from kltune.report.reckon import account
 from kltune.report.recommend import Recommendation, Versus
 from kltune.report.rows import Checkpoint, StudyRows, TrialRow
 from kltune.report.ties import is_compared, only_words
-from kltune.report.unended import count_words
 from kltune.spec.trial import KLUnit
-from kltune.trial.words import KL_UNIT, duration, number, origin_words, score, setting_short
+from kltune.trial.words import (
+    KL_UNIT,
+    count_words,
+    duration,
+    number,
+    origin_words,
+    score,
+    setting_short,
+)
 
 
 def tiles(study: StudyRows, choice: Choice) -> tuple[Tile, ...]:

@@ -7,9 +7,9 @@ from kltune.report.document import Block, Bullets, Figure, Figures, Paragraph
 from kltune.report.figures import importance_bars
 from kltune.report.parallel import parallel_coordinates
 from kltune.report.rows import StudyRows, TrialRow
-from kltune.report.unended import count_words
 from kltune.spec.trial import ControllerKind
 from kltune.study.importance import Importance
+from kltune.trial.words import count_words
 
 _HOW = (
     "Each parameter is judged over the trials that drew it, by a parabola (on the scale it was drawn on) or by "

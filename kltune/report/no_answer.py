@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kltune.report.rows import StudyRows, TrialRow
-from kltune.report.unended import count_words
 from kltune.spec.trial import KLUnit
 from kltune.trial.limits import floor_of
 from kltune.trial.outcome import StopReason, TrialState
-from kltune.trial.words import limit_words
+from kltune.trial.words import count_words, limit_words
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,8 +36,9 @@ from kltune.report.table import trial_blocks
 from kltune.report.ties import is_compared, tie_words
 from kltune.report.timeline import timeline
 from kltune.report.tokens_blocks import token_blocks
-from kltune.report.unended import count_words, progress_words
+from kltune.report.unended import progress_words
 from kltune.study.importance import Importance
+from kltune.trial.words import count_words
 
 
 def compose(

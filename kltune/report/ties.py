@@ -5,8 +5,7 @@ from __future__ import annotations
 from kltune.confirm.result import ConfirmResult
 from kltune.report.recommend import Recommendation, Versus, is_baseline
 from kltune.report.rows import StudyRows, TrialRow
-from kltune.report.unended import count_words
-from kltune.trial.words import number, origin_words
+from kltune.trial.words import count_words, number, origin_words
 
 WIDE = 10.0
 """Tied betas whose largest is this many times the smallest are worth naming; so is a 0 among them."""

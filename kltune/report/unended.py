@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kltune.report.rows import StudyRows, TrialRow
 from kltune.trial.outcome import TrialState
+from kltune.trial.words import count_words
 
 
 def state_words(study: StudyRows, row: TrialRow) -> str:
@@ -24,11 +25,6 @@ def progress_words(study: StudyRows) -> str:
     parts = ", ".join(f"{count} {_counted(study, state)}" for state, count in counts if count)
     budget = f"{len(study.trials)} of {count_words(study.spec.budget.trials, 'trial')}"
     return f"{budget}: {parts}" if parts else f"{budget} started"
-
-
-def count_words(count: int, thing: str) -> str:
-    """``1 trial``, ``2 trials``."""
-    return f"{count:,} {thing}{'' if count == 1 else 's'}"
 
 
 def _counted(study: StudyRows, state: TrialState) -> str:

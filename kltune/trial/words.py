@@ -64,6 +64,11 @@ def beta_unit_words(unit: BetaUnit, credit: Credit = "sequence", *penalties: Pen
     return f"{BETA_UNIT_OF_MEAN} (in the loss: {per_sequence})"
 
 
+def count_words(count: int, thing: str) -> str:
+    """``1 trial``, ``2 trials``."""
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
+
+
 def duration(seconds: float | None) -> str:
     """Seconds as ``42 s``, ``3 min 05 s`` or ``2 h 10 min``."""
     if seconds is None or not math.isfinite(seconds):

@@ -6,7 +6,7 @@ from pathlib import Path
 from fake_study import trial, write_study
 
 from kltune.report.rows import read_study
-from kltune.report.unended import count_words, progress_words, state_words
+from kltune.report.unended import progress_words, state_words
 from tests.standing_case import held_by_another_process
 
 
@@ -22,11 +22,3 @@ def test_a_trial_without_an_end_runs_only_where_a_process_does(tmp_path: Path) -
     assert progress_words(at_work) == "2 of 24 trials: 1 running, 1 complete"
     unknown = dataclasses.replace(idle, is_running=None)
     assert progress_words(unknown) == "2 of 24 trials: 1 running or cut off, 1 complete"
-
-
-def test_one_is_not_many() -> None:
-    assert [count_words(n, "trial") for n in (0, 1, 1200)] == [
-        "0 trials",
-        "1 trial",
-        "1,200 trials",
-    ]

@@ -9,6 +9,7 @@ from kltune.spec.trial import BetaUnit, ControllerKind, KLUnit, TrialSpec
 from kltune.trial.words import (
     beta_unit_words,
     both_units,
+    count_words,
     duration,
     is_noise,
     limit_words,
@@ -178,3 +179,11 @@ def test_a_repeat_is_named_by_its_seed() -> None:
 def test_a_baseline_that_a_spec_writes_out_is_no_published_recipe() -> None:
     assert origin_words("baseline:verl-ppo") == "recipe verl-ppo"
     assert origin_words("baseline:my-verl") == "baseline my-verl"
+
+
+def test_one_is_not_many() -> None:
+    assert [count_words(n, "trial") for n in (0, 1, 1200)] == [
+        "0 trials",
+        "1 trial",
+        "1,200 trials",
+    ]
