@@ -5,6 +5,7 @@ Imports typer and the error tree, nothing else: `kltune --help` starts in 0.3 s.
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import sys
@@ -143,6 +144,11 @@ def main() -> None:
             stream.reconfigure(errors="replace")
     try:
         app(prog_name="kltune")  # also as `python -m kltune`: shells complete that name
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+        typer.echo(f"error: {error.strerror}: {str(error.filename)[:60]} ...", err=True)
+        sys.exit(2)
     except KltuneError as error:
         # A message may hold what a model's or a user's code said: it must do nothing to the terminal.
         from kltune.report.text import visible

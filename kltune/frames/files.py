@@ -52,6 +52,12 @@ def refused(folder: Path) -> list[str]:
     return []
 
 
+def standing(folder: Path, ending: str) -> list[str]:
+    """Names of the files there that writing tables of this format would replace; a person may have edited them."""
+    names = [f"{name}.{ending}" for name in TABLES] + [COLUMNS] * (ending == "csv")
+    return [name for name in names if (folder / name).exists()]
+
+
 def write_tables(study: StudyRows, folder: Path, ending: str) -> list[Path]:
     """Write trials, steps, evaluations and samples, each file whole; CSV with `COLUMNS` beside them.
 

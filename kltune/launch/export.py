@@ -77,8 +77,13 @@ class ExportRequest:
         if self.out is not None and self.to in TABLES:
             # pandas takes a second to import: only where tables are asked for.
             from kltune.frames.files import refused as tables_refused
+            from kltune.frames.files import standing
 
             problems += tables_refused(self.out)
+            if not problems and not self.force and (there := standing(self.out, self.to)):
+                problems.append(
+                    f"--out: {self.out} has {', '.join(there)} already; --force replaces them"
+                )
         elif self.out is not None and self.to != "peft":
             problems += refused(self.out, force=self.force)
         if problems:
@@ -102,8 +107,8 @@ class ExportRequest:
             problems.append(f"--framework: only with --to tripwire (got --to {self.to})")
         if self.version is not None and self.to in ("json", "peft", *TABLES):
             problems.append(f"--version: has no meaning with --to {self.to}")
-        if self.force and (self.out is None or self.to in ("peft", *TABLES)):
-            problems.append("--force: only with --out FILE")
+        if self.force and (self.out is None or self.to == "peft"):
+            problems.append("--force: only with --out FILE, or a folder of tables")
         if self.to in TABLES and self.trial is not None:
             problems.append(f"--trial: has no meaning with --to {self.to}, which writes all trials")
         if self.to in ("peft", *TABLES):

@@ -131,3 +131,15 @@ def test_the_list_of_commands_fits_a_screen_without_a_cut_sentence() -> None:
 
 def test_started_as_a_module_it_is_called_by_its_name() -> None:
     assert kltune("sweep", "--help").stdout.startswith("Usage: kltune sweep")
+
+
+def test_a_path_that_is_too_long_is_one_message() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "kltune", "status", "x" * 300],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: File name too long: xxx")
+    assert "Traceback" not in done.stderr

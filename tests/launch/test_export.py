@@ -230,6 +230,17 @@ def test_tables_do_not_overwrite_what_is_not_theirs(tmp_path: Path) -> None:
         run_export(ExportRequest(path, "csv", out=path))
 
 
+def test_tables_that_stand_there_are_replaced_only_when_told(tmp_path: Path) -> None:
+    path, out = study(tmp_path, loss_trials()), tmp_path / "tables"
+    out.mkdir()
+    (out / "trials.csv").write_text("my own", encoding="utf-8")
+    with pytest.raises(SpecError, match=r"has trials\.csv already; --force replaces them"):
+        run_export(ExportRequest(path, "csv", out=out))
+    assert (out / "trials.csv").read_text(encoding="utf-8") == "my own"
+    run_export(ExportRequest(path, "csv", out=out, force=True))
+    assert (out / "trials.csv").read_text(encoding="utf-8") != "my own"
+
+
 def test_an_export_can_be_had_without_a_word(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
