@@ -1,0 +1,1 @@
+"""Text in, the same text without its secrets out."""
