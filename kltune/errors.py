@@ -7,6 +7,8 @@
     ├── EnvironmentMissingError   5    the environment can't: no such device, hub unreachable, missing extra
     │   └── ServiceError          5    a server that scores come from is down, or its budget spent: resumable
     ├── RunError                  1    a run-time error outside any single trial
+    │   ├── DiskError             1    the study's folder can't be written: full, read-only, gone; resumable
+    │   └── CheckpointError       1    a checkpoint can't be used; the trial goes on from an older one, or anew
     └── TrialFault                -    trials of a bank can't go on; the search goes on without them
         ├── OutOfMemoryFault      -    for lack of memory, after shrinking
         └── SlotsLostFault        -    since their slots are gone; they can go on in others
@@ -74,6 +76,23 @@ class RunError(KltuneError):
     """Something outside any single trial went wrong while running."""
 
     exit_code: ClassVar[ExitCode] = ExitCode.RUN_ERROR
+
+
+class DiskError(RunError):
+    """A file of the study can't be written: ``DiskError(message, path)``. What was written before is whole."""
+
+    @property
+    def path(self) -> str:
+        """The file or folder."""
+        return str(self.args[1]) if len(self.args) > 1 else ""
+
+    def __str__(self) -> str:
+        """What went wrong, for people."""
+        return str(self.args[0])
+
+
+class CheckpointError(RunError):
+    """A checkpoint is damaged, or belongs to something else: nothing was changed."""
 
 
 class TrialFault(KltuneError):

@@ -170,6 +170,29 @@ def _flat(tree: dict[str, Any], above: str = "") -> dict[str, Any]:
     return flat
 
 
+def _flag_value(given: list[str]) -> Any:
+    """As the list of an export has it."""
+    plain = [_number(one) for one in given]
+    return True if not plain else plain[0] if len(plain) == 1 else tuple(plain)
+
+
+def _number(text: str) -> Any:
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+
+
+def _flat(tree: dict[str, Any], above: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in tree.items():
+        if isinstance(value, dict):
+            flat |= _flat(value, f"{above}{name}.")
+        else:
+            flat[f"{above}{name}"] = value
+    return flat
+
+
 def sigma_of(algorithm: str) -> float:
     """What this algorithm divides by in tests/export_case.py."""
     return SIGMA_R if algorithm == "grpo" else STD_R

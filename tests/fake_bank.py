@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from kltune.metrics.record import EvalMetrics, EvalSample, OtherGold, StepMetric
 from kltune.spec.study import StudySpec
 from kltune.spec.trial import TrialSpec
 from kltune.trainer.protocol import Ahead
+from kltune.trial.disk import writing
 
 KL_AT_END = 1.0
 """Nats per token that beta = 0 reaches at the last step."""
@@ -62,6 +64,8 @@ class FakeBank:
         """Slots in use at each step."""
         self.admissions: list[tuple[int, Path | None]] = []
         """Trial number and checkpoint of every admission."""
+        self.noted: dict[str, object] = {}
+        """Written into each checkpoint."""
         self.foreseen: list[dict[int, Ahead]] = []
         """What was said before each step."""
 
@@ -102,7 +106,11 @@ class FakeBank:
 
     def save_checkpoint(self, slot: int, folder: Path) -> None:
         held = self._slots[slot]
-        saved = {"setting": held.spec.model_dump(mode="json"), "step": held.step}
+        saved = {
+            "setting": held.spec.model_dump(mode="json"),
+            "step": held.step,
+            **self.noted,
+        }
         _write(folder / "slot.json", json.dumps(saved))
 
     def save_adapter(self, slot: int, folder: Path) -> None:
@@ -219,7 +227,8 @@ def small_spec(*, guards: Mapping[str, object] | None = None, **changes: object)
 
 
 def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    scratch = path.with_suffix(".tmp")
-    scratch.write_text(text)
-    scratch.replace(path)
+    with writing(path.parent):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        scratch = path.with_suffix(f".{os.getpid()}")
+        scratch.write_text(text)
+        scratch.replace(path)

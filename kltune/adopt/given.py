@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, cast
 
-from ruamel.yaml import YAML
 from ruamel.yaml.constructor import DuplicateKeyError
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
@@ -18,8 +17,9 @@ from kltune.adopt.source_code import config_call
 from kltune.adopt.whose import ENTRY, check_is_of
 from kltune.errors import SpecError
 from kltune.export.releases import FRAMEWORKS
+from kltune.spec.yaml_text import parse_yaml
 
-_MOST: Final = 5_000_000
+_MOST: Final = 1_000_000
 """Bytes; a configuration is smaller."""
 
 _SKIPPED: Final = ("hydra", "_target_")
@@ -144,7 +144,7 @@ def _parsed(path: Path, text: str) -> Any:
     try:
         if path.suffix.lower() == ".json":
             return json.loads(text, object_pairs_hook=_once)
-        return YAML(typ="safe", pure=True).load(text)
+        return parse_yaml(text)
     except json.JSONDecodeError as error:
         raise SpecError(
             f"{path}: not JSON: {error.msg} (line {error.lineno}, column {error.colno})"
@@ -164,6 +164,8 @@ def _parsed(path: Path, text: str) -> Any:
         raise SpecError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
     except RecursionError:
         raise SpecError(f"{path}: can't be read: too deeply nested") from None
+    except ValueError as error:
+        raise SpecError(f"{path}: {error}") from None
 
 
 class _TwiceError(ValueError):

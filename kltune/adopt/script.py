@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final
 
-from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from kltune.adopt.shell import Word, shell_of, shown
+from kltune.spec.yaml_text import parse_yaml
 
 _OVERRIDE: Final = re.compile(r"(\+{0,2})([A-Za-z_]\w*(?:\.\w+)+)=(.*)", re.DOTALL)
 _REMOVED: Final = re.compile(r"~([A-Za-z_]\w*(?:\.\w+)+)(?:=.*)?")
@@ -204,7 +204,7 @@ def _plain(value: str) -> Any:
     if _WORD.fullmatch(text):
         return _CONSTANTS.get(text.lower(), value)
     try:
-        found = YAML(typ="safe", pure=True).load(text) if text else None
+        found = parse_yaml(text) if text else None
     except (YAMLError, ValueError):
         return value
     if isinstance(found, str) and found.lower() in ("true", "false"):

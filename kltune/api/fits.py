@@ -15,6 +15,7 @@ from kltune.statistics.frontier import Frontier
 from kltune.statistics.law import LawFit
 from kltune.statistics.settling import Settling
 from kltune.study.importance import Importance, measure_importance
+from kltune.study.place import holds_study
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,6 @@ def fit_study(study: StudyRows, answer: Answer) -> Fits:
 
 
 def _importance(study: StudyRows) -> Importance:
-    if not (study.path / "study.db").exists():
+    if not holds_study(study.path):
         return Importance(unavailable="the folder holds no study.db")
     return measure_importance(study.path)

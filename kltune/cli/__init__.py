@@ -1,6 +1,6 @@
 """Arguments in, exit code out: the app, and the one place where an error becomes a message.
 
-Imports typer and the error tree, nothing else: `kltune --help` starts in 0.3 s.
+Imports typer, the error tree and what masks secrets, nothing else: `kltune --help` starts in 0.3 s.
 """
 
 from __future__ import annotations
@@ -37,8 +37,10 @@ from kltune.cli import (
     transfer,
     ui,
     validate,
+    worker,
 )
-from kltune.errors import KltuneError
+from kltune.errors import ExitCode, KltuneError
+from kltune.masking import mask_process, redact, traceback_of
 
 SECTIONS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
     {
@@ -50,6 +52,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
         },
         "The run": {
             "sweep": "Run the trials of a spec; the same command again resumes.",
+            "worker": "Run trials of a study too, beside a sweep or without one.",
             "status": "Say where a study stands, while it runs or after.",
             "ls": "List studies with state, best gold and its KL.",
             "ui": "Show a study in a browser: live report, MLflow, Optuna.",
@@ -74,6 +77,19 @@ SECTIONS: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
 """Every command in the order of use, and what it does in one line of `kltune --help`."""
 
 
+_SILENT: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "DISABLE_SAFETENSORS_CONVERSION": "true",
+        "DO_NOT_TRACK": "true",
+        "HF_HUB_DISABLE_TELEMETRY": "1",
+        "MLFLOW_DISABLE_TELEMETRY": "true",
+        "RAY_USAGE_STATS_ENABLED": "0",
+    }
+)
+"""Libraries that would tell their makers of each use, or have a hub model converted: not unless this was asked
+for. Children inherit it."""
+
+
 class _BySection(TyperGroup):
     """Lists the commands by section."""
 
@@ -88,7 +104,7 @@ class _BySection(TyperGroup):
 app = typer.Typer(
     name="kltune",
     cls=_BySection,
-    help="Tune the KL setting of LLM-RL by many short trials, judged by a held-out gold metric.",
+    help="Tune the KL setting of LLM-RL by short trials, judged by a held-out gold.",
     epilog="Example: kltune sweep sweeps/kitchen.yaml",
     no_args_is_help=True,
     add_completion=True,
@@ -101,6 +117,7 @@ app.command("check", epilog=check.EXAMPLE)(check.command)
 app.command("preview", epilog=preview.EXAMPLE)(preview.command)
 app.command("plan", epilog=plan.EXAMPLE)(plan.command)
 app.command("sweep", epilog=sweep.EXAMPLE)(sweep.command)
+app.command("worker", epilog=worker.EXAMPLE)(worker.command)
 app.command("status", epilog=status.EXAMPLE)(status.command)
 app.command("ls", epilog=ls.EXAMPLE)(ls.command)
 app.command("ui", epilog=ui.EXAMPLE)(ui.command)
@@ -138,20 +155,33 @@ def main() -> None:
     # NumPy's own products are small here: threads of its library wait for each other longer than they
     # compute (statistics of 1,000 trials on 2 busy cores: 12 s of processor time against 5). Torch has others.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    for name, value in _SILENT.items():
+        os.environ.setdefault(name, value)
     # A terminal that can't show a character gets a replacement, not a traceback.
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
+    mask_process(words=[sys.stderr], data=[sys.stdout])
     try:
         app(prog_name="kltune")  # also as `python -m kltune`: shells complete that name
-    except OSError as error:
-        if error.errno != errno.ENAMETOOLONG:
-            raise
-        typer.echo(f"error: {error.strerror}: {str(error.filename)[:60]} ...", err=True)
-        sys.exit(2)
-    except KltuneError as error:
-        # A message may hold what a model's or a user's code said: it must do nothing to the terminal.
-        from kltune.report.text import visible
+    except Exception as error:  # noqa: BLE001 - Python's own last words would show secrets
+        sys.exit(_tell(error))
 
-        typer.echo(f"error: {visible(str(error))}", err=True)
-        sys.exit(error.exit_code)
+
+def _tell(error: Exception) -> int:
+    """Say what is wrong, without secrets; return the exit code."""
+    # A message may hold what a model's or a user's code said: it must do nothing to the terminal.
+    from kltune.report.text import visible
+
+    if isinstance(error, KltuneError):
+        typer.echo(f"error: {visible(redact(str(error)))}", err=True)
+        return error.exit_code
+    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+        typer.echo(f"error: {error.strerror}: {str(error.filename)[:60]} ...", err=True)
+        return ExitCode.USAGE
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
+        where = visible(redact(str(error.filename or "a file")))
+        typer.echo(f"error: {where}: can't be written ({error.strerror})", err=True)
+        return ExitCode.RUN_ERROR
+    typer.echo(visible(traceback_of(error)), err=True, nl=False)
+    return ExitCode.RUN_ERROR

@@ -14,7 +14,7 @@ import typer
 Complete = Callable[[str], list[str]]
 
 TRAINERS = ("trl", "verl", "openrlhf", "nemo-rl")
-_SIGNS = ("resolved.json", "study.db", "trials")
+_SIGNS = ("resolved.json", "study.db", "storage.json", "trials")
 _DEPTH = 2
 
 

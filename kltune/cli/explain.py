@@ -190,3 +190,26 @@ def units_command(
         typer.echo(page.strict_json("units", facts))
     else:
         page.show(units_screen.units_screen(facts))
+
+
+@app.command("recipes", epilog="Example: kltune explain recipes deepseekmath --sigma-r .4")
+def recipes_command(
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="One of them in full; none: all.")
+    ] = None,
+    sigma_r: Annotated[
+        float, typer.Option(parser=_number, metavar="SD", help="Reward's std within a group.")
+    ] = 0.5,
+    tokens: Annotated[
+        float, typer.Option(parser=_number, metavar="T", help="Mean tokens of an answer.")
+    ] = 40,
+    as_json: AsJson = False,
+) -> None:
+    """Published KL settings by name, with units and sources."""
+    from kltune.explain import page, recipes, recipes_screen
+
+    facts = recipes.explain_recipes(recipes.RecipesQuestion(name, sigma_r, tokens))
+    if as_json:
+        typer.echo(page.strict_json("recipes", facts))
+    else:
+        page.show(recipes_screen.recipes_screen(facts))

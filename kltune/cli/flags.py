@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import typer
 
 
@@ -21,6 +23,21 @@ def seed(text: str) -> int:
         typer.BadParameter: anything else.
     """
     return _whole_number(text, at_least=0)
+
+
+def share(text: str) -> float:
+    """Read a number of at least 0.
+
+    Raises:
+        typer.BadParameter: anything else.
+    """
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number < math.inf:
+        raise typer.BadParameter(f"must be a number of at least 0 (got {text!r})")
+    return number
 
 
 def _whole_number(text: str, at_least: int) -> int:

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from kltune.cli import complete, flags
+
+
+class Place(StrEnum):
+    """Where the workers are."""
+
+    LOCAL = "local"
+    RAY = "ray"
+
 
 EXAMPLE = "Example: kltune sweep sweeps/kitchen.yaml --trials 8 --set trainer.steps=40"
 
@@ -32,7 +41,7 @@ def command(
         typer.Option(
             metavar="N",
             parser=flags.count,
-            help="Trials in total, 1 or more; a resumed study runs the rest.",
+            help="Trials in total; a resumed study runs the rest.",
         ),
     ] = None,
     slots: Annotated[
@@ -49,9 +58,26 @@ def command(
             metavar="W", parser=flags.count, help="Processes that share them; each has a bank."
         ),
     ] = None,
+    storage: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Database server that keeps the trials; no password."),
+    ] = None,
     overrides: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Replace a value of the spec; repeatable."),
+    ] = None,
+    on: Annotated[
+        Place,
+        typer.Option(
+            metavar="PLACE",
+            show_default=False,
+            help="local, or ray with --address, --gpus-per-worker.",
+        ),
+    ] = Place.LOCAL,
+    # Named in the line above: on screens of 24 lines there is no room for each.
+    address: Annotated[str | None, typer.Option(metavar="ADDRESS", hidden=True)] = None,
+    gpus_per_worker: Annotated[
+        float | None, typer.Option(metavar="G", parser=flags.share, hidden=True)
     ] = None,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Move an old study aside and start anew.")
@@ -71,9 +97,11 @@ def command(
 ) -> None:
     """Run the trials of SPEC; the same command again resumes.
 
-    Exit code: 0 done, 2 bad spec or flag (nothing started), 3 no feasible trial, 75 terminated
-    and 130 interrupted (both resumable), 1 error, 5 this machine can't.
+    Exit code: 0 done, 3 no feasible trial, 75 and 130 stopped and resumable.
     """
+    if on is Place.LOCAL and (address is not None or gpus_per_worker is not None):
+        flag = "--gpus-per-worker" if address is None else "--address"
+        raise typer.BadParameter(f"{flag} is for --on ray")
     from kltune.launch.request import SweepRequest
     from kltune.launch.sweep import run_sweep
 
@@ -83,10 +111,15 @@ def command(
         trials=trials,
         slots=slots,
         workers=workers,
+        storage=storage,
         overrides=tuple(overrides or ()),
         fresh=fresh,
         dry_run=dry_run,
         seed=seed,
         as_json=as_json,
     )
+    if on is Place.RAY and not dry_run:
+        from kltune.launch.ray_sweep import ClusterRequest, run_on_ray
+
+        raise typer.Exit(run_on_ray(request, ClusterRequest(address, gpus_per_worker)))
     raise typer.Exit(run_sweep(request))

@@ -12,7 +12,7 @@ from kltune.export.releases import KeyList
 _NOISE: Final = 5e-9
 """Relative."""
 
-Value = bool | int | float | str | tuple[float, ...] | None
+Value = bool | int | float | str | tuple[float, ...] | tuple[str, ...] | Mapping[str, object] | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from kltune.export.key import Exported, Key, Value, check_known
 from kltune.export.render import yaml_text
 from kltune.export.setting import Winner
 from kltune.export.target import Target
+from kltune.export.texts import text_keys, text_warnings
 
 _WEIGHTED: Final = (0, 7, 0)
 """First release whose KL in the loss carries a differentiable weight: k3 and k1 turn from forward
@@ -51,7 +52,9 @@ def export_nemo_rl(winner: Winner, target: Target) -> Exported:
         *_policy(winner, warnings),
         *_sizes(winner, target),
         *_optimiser(winner, target),
+        *text_keys(winner, target),
     ]
+    warnings += text_warnings(winner, keys)
     check_known(tuple(keys), target.keys)
     found = Exported("nemo-rl", target.version, tuple(keys), tuple(warnings))
     return found.with_text(nemo_rl_text(found, heading(winner, target)))

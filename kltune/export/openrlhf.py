@@ -19,6 +19,7 @@ from kltune.export.openrlhf_flags import dynamic_batch_words, flag
 from kltune.export.render import shell_text
 from kltune.export.setting import Winner
 from kltune.export.target import Target
+from kltune.export.texts import text_keys, text_warnings
 
 _ESTIMATORS: Final = {
     "grpo": "group_norm",
@@ -56,7 +57,9 @@ def export_openrlhf(winner: Winner, target: Target) -> Exported:
         *_policy(winner, target, warnings),
         *_sizes(winner, target),
         *_optimiser(winner, target, warnings),
+        *text_keys(winner, target),
     ]
+    warnings += text_warnings(winner, keys)
     check_known(tuple(keys), target.keys)
     found = Exported("openrlhf", target.version, tuple(keys), tuple(warnings))
     return found.with_text(openrlhf_text(found, heading(winner, target)))

@@ -125,7 +125,7 @@ def _yaml(value: Value) -> str:
     if isinstance(value, float):
         return _float(value)
     if isinstance(value, tuple):
-        return f"[{', '.join(_float(one) for one in value)}]"
+        return f"[{', '.join(map(_yaml, value))}]"
     return json.dumps(value, ensure_ascii=False)
 
 
@@ -143,7 +143,7 @@ def _hydra(value: Value) -> str:
 def _flag(key: Key) -> str:
     if value_is_switch(key.value):
         return key.name
-    parts = key.value if isinstance(key.value, tuple) else (key.value,)
+    parts: tuple[object, ...] = key.value if isinstance(key.value, tuple) else (key.value,)
     return " ".join([key.name, *(shlex.quote(str(part)) for part in parts)])
 
 

@@ -104,6 +104,17 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
+class Texts:
+    """How the study made prompts and took answers, as its model section has it."""
+
+    system: str | None = None
+    thinking: str = "default"
+    """``on`` and ``off``: the template's switch was set."""
+    answer_after: str | None = None
+    chat: str = "auto"
+
+
+@dataclass(frozen=True, slots=True)
 class Winner:
     """One setting with all that another trainer must be told."""
 
@@ -126,6 +137,7 @@ class Winner:
     """What fresh seeds and test prompts said, or that they weren't asked."""
     missed: str = ""
     """The verdict on a controller that did not hold its target, as the report has it; empty where it did or has none."""
+    text: Texts = Texts()
 
     @property
     def scale(self) -> float | None:
@@ -205,6 +217,7 @@ class Winner:
             "gold": None if self.gold is None else asdict(self.gold),
             "kl_limit": self.kl_limit,
             "confirmation": self.confirmation,
+            "text": asdict(self.text),
             "controller_verdict": self.missed or None,
         }
 

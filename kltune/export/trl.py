@@ -22,6 +22,7 @@ from kltune.export.key import Exported, Key, check_known
 from kltune.export.render import python_text
 from kltune.export.setting import Winner
 from kltune.export.target import Target
+from kltune.export.texts import text_keys, text_warnings
 from kltune.export.trl_loss import WORDED, loss_type
 
 _INVERTED: Final = ((0, 22, 0), (0, 22, 1))
@@ -45,6 +46,8 @@ def export_trl(winner: Winner, target: Target) -> Exported:
     else:
         keys = _grpo(winner, target, beta, warnings)
     keys += _shared(winner, target, builder, warnings)
+    keys += text_keys(winner, target, builder)
+    warnings += text_warnings(winner, keys)
     check_known(tuple(keys), target.keys, f"{builder}.")
     found = Exported("trl", target.version, tuple(keys), tuple(warnings), builder=builder)
     return found.with_text(python_text(found, heading(winner, target)))

@@ -25,6 +25,7 @@ from kltune.export.releases import number_of
 from kltune.export.render import hydra_text, yaml_text
 from kltune.export.setting import Winner
 from kltune.export.target import Target
+from kltune.export.texts import text_keys, text_warnings
 from kltune.export.verl_kl import ACTOR, kl_keys
 
 _WHOLE_BATCH: Final = (0, 8, 0)
@@ -85,7 +86,9 @@ def export_verl(winner: Winner, target: Target) -> Exported:
         *_policy(winner, target, warnings),
         *_sizes(winner, target),
         *_optimiser(winner, target),
+        *text_keys(winner, target),
     ]
+    warnings += text_warnings(winner, keys)
     check_known(tuple(keys), target.keys)
     found = Exported("verl", target.version, tuple(keys), tuple(warnings))
     return found.with_text(verl_text(found, heading(winner, target)))

@@ -8,7 +8,7 @@ from statistics import median
 
 from kltune.confirm.result import ConfirmResult, Place
 from kltune.errors import StudyError
-from kltune.export.setting import Gold, Measured, Source, Stop, Winner
+from kltune.export.setting import Gold, Measured, Source, Stop, Texts, Winner
 from kltune.report.choice import is_judged_by_peak, stop_point
 from kltune.report.compare import plateau, value_interval
 from kltune.report.confirm_blocks import confirmed_words, find_confirmation, is_of
@@ -18,6 +18,7 @@ from kltune.report.guards import guard_end
 from kltune.report.peaks import trial_peak
 from kltune.report.recommend import Answer, Recommendation, recommend
 from kltune.report.rows import Checkpoint, StudyRows, TrialRow
+from kltune.spec.model import ModelSpec
 from kltune.trial.outcome import StopReason, TrialState
 from kltune.trial.words import score
 
@@ -106,7 +107,12 @@ def _winner(study: StudyRows, row: TrialRow, answer: Answer) -> Winner:
         kl_limit=spec.objective.kl_limit,
         confirmation=_confirmation(study, answer) if is_best else "not confirmed",
         missed=_missed(study, row),
+        text=_texts(spec.model),
     )
+
+
+def _texts(model: ModelSpec) -> Texts:
+    return Texts(model.system, model.thinking, model.answer_after, model.chat)
 
 
 def _confirmed(study: StudyRows, answer: Answer) -> ConfirmResult | None:

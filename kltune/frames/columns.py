@@ -6,7 +6,10 @@ from dataclasses import dataclass
 
 from kltune.metrics.gold_names import FAMILY, is_gold_metric
 from kltune.metrics.names import METRICS
+from kltune.metrics.part_names import FAMILY as PARTS
+from kltune.metrics.part_names import is_part_metric
 from kltune.report.rows import StudyRows
+from kltune.spec.scorers import part_names
 from kltune.trial.words import KL_UNIT
 
 _TIME = "s since 1970-01-01 UTC"
@@ -72,9 +75,14 @@ def trial_columns(study: StudyRows) -> tuple[Column, ...]:
     )
 
 
-def step_columns() -> tuple[Column, ...]:
-    """Columns that a row of every training step may have."""
-    return (*_head("Training steps done, this one included"), *_metrics("step"))
+def step_columns(study: StudyRows) -> tuple[Column, ...]:
+    """Columns that a row of every training step may have; parts of a weighted proxy come last."""
+    parts = tuple(
+        Column(name.replace("<name>", part), unit, meaning.replace("<name>", part))
+        for part in part_names(getattr(study.spec.task, "proxy", None))
+        for name, unit, meaning in PARTS
+    )
+    return (*_head("Training steps done, this one included"), *_metrics("step"), *parts)
 
 
 def eval_columns(study: StudyRows) -> tuple[Column, ...]:
@@ -115,7 +123,7 @@ def other_golds(study: StudyRows) -> tuple[str, ...]:
 
 def is_measured(name: str) -> bool:
     """Whether a key of a recorded row is a metric by its registered name, not its head or TRL's name."""
-    return name in METRICS or is_gold_metric(name)
+    return name in METRICS or is_gold_metric(name) or is_part_metric(name)
 
 
 def _head(step: str) -> tuple[Column, ...]:

@@ -46,7 +46,7 @@ def trials_table(study: StudyRows) -> pd.DataFrame:
 def steps_table(study: StudyRows) -> pd.DataFrame:
     """One row a training step, by trial and step; metrics that no step has are left out."""
     rows = ((record, record.steps) for record in _records(study))
-    return _measured(rows, step_columns())
+    return _measured(rows, step_columns(study))
 
 
 def evals_table(study: StudyRows) -> pd.DataFrame:

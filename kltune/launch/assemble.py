@@ -10,13 +10,15 @@ from typing import Literal
 from kltune.errors import SpecError
 from kltune.launch.judges import folder_of
 from kltune.launch.long_prompts import without_long
+from kltune.launch.made_rewards import RewardPlace
 from kltune.launch.placement import device_slots
 from kltune.launch.proxy import ready_proxy
 from kltune.metrics.jsonl import read_json, write_json
 from kltune.metrics.record import RewardScale
+from kltune.spec.kinship import checked_again
 from kltune.spec.load import LoadedSpec, resolve_path
-from kltune.spec.rewards import RewardSpec
 from kltune.spec.study import StudySpec
+from kltune.spec.task import TaskSpec
 from kltune.tasks.calls_probe import probe_scorers
 from kltune.tasks.protocol import Prompt, Scorer
 from kltune.tasks.registry import Task, load_task, with_rewards
@@ -114,15 +116,9 @@ def task_with_rewards(inputs: Inputs, device: str, study_path: Path | None) -> T
     task = inputs.task
     prompts = (*task.splits.train, *task.splits.select, *task.splits.test)
 
-    def make(field: str, spec: RewardSpec) -> Scorer:
-        from kltune.rewards.context import RewardContext
-        from kltune.rewards.make import make_scorer
-
-        # A study that is not there yet gets its folder later (keep_judges).
-        folder = folder_of(study_path) if study_path is not None and study_path.is_dir() else None
-        return make_scorer(spec, RewardContext(field, inputs.look_up, prompts, device, folder))
-
-    return with_rewards(task, make)
+    # A study that is not there yet gets its folder later (keep_judges).
+    folder = folder_of(study_path) if study_path is not None and study_path.is_dir() else None
+    return with_rewards(task, RewardPlace(inputs.look_up, prompts, device, folder).make)
 
 
 def _prompt_limit(spec: StudySpec, loaded: LoadedModel) -> int | None:
@@ -153,11 +149,13 @@ def reference_scale(ground: Ground, spec: StudySpec, study_path: Path | None) ->
     Raises:
         SpecError: the proxy does not vary under the reference, so there is nothing to learn from.
     """
-    kept = None if study_path is None else _read_scale(study_path / REFERENCE)
+    kept = None if study_path is None else kept_scale(study_path)
     if kept is not None:
         return kept
     data = ground.data
     golds = {"task.gold": data.gold, **{f"task.golds.{n}": g for n, g in data.golds.items()}}
+    for field in _checked_again(spec):
+        golds.pop(field, None)
     scale = measure_scale(ground.loaded, data.train, data.proxy, spec.trainer, spec.seed, golds)
     if scale.sigma <= 0:
         raise SpecError(
@@ -167,17 +165,27 @@ def reference_scale(ground: Ground, spec: StudySpec, study_path: Path | None) ->
     return scale
 
 
+def _checked_again(spec: StudySpec) -> frozenset[str]:
+    """Golds that are the proxy's own verifier: the spec's doubts say so, and no agreement betrays them."""
+    task = spec.task
+    if not isinstance(task, TaskSpec):
+        return frozenset()
+    golds = {"task.gold": task.gold, **{f"task.golds.{n}": g for n, g in task.golds.items()}}
+    return checked_again(task.proxy, golds)
+
+
 def keep_scale(study_path: Path, scale: RewardScale) -> None:
     """Write sigma_R into the study, once."""
     path = study_path / REFERENCE
-    if _read_scale(path) is None:
+    if kept_scale(study_path) is None:
         facts = asdict(scale)
         sigma, std = facts.pop("sigma"), facts.pop("std")
         write_json(path, {"schema": 1, "sigma_r": sigma, "std_r": std, **facts})
 
 
-def _read_scale(path: Path) -> RewardScale | None:
-    """None where it was never measured, or by a version that did not measure ``std_r``."""
+def kept_scale(study_path: Path) -> RewardScale | None:
+    """sigma_R of a study; none where it was never measured, or by a version that did not measure ``std_r``."""
+    path = study_path / REFERENCE
     kept = read_json(path) if path.is_file() else {}
     if "std_r" not in kept:
         return None

@@ -6,6 +6,7 @@ trial, step and row, so steps of a scratch trial move nothing.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, dataclass
@@ -14,6 +15,12 @@ from typing import Any
 
 from kltune.errors import KltuneError, RunError
 from kltune.launch.assemble import Ground, build_bank, slots_of_device
+from kltune.launch.kept_placement import (
+    keep_choice,
+    kept_choices,
+    placement_of,
+    still_holds,
+)
 from kltune.launch.placement import (
     Calibration,
     Machine,
@@ -32,7 +39,6 @@ from kltune.launch.threads import allowed_threads, available_memory, torch_threa
 from kltune.launch.worker import Worker, WorkerDiedError
 from kltune.launch.worker_bank import WorkerBank, start_all
 from kltune.launch.worker_process import Job
-from kltune.metrics.jsonl import read_json, write_json
 from kltune.metrics.record import RewardScale
 from kltune.spec.load import LoadedSpec
 from kltune.spec.study import StudySpec
@@ -40,9 +46,6 @@ from kltune.spec.trial import TrialSpec
 from kltune.study.space import setting_of
 from kltune.tasks.protocol import Scorer
 from kltune.trainer.protocol import TrialBank
-
-FILE = "placement.json"
-"""What was chosen, in the study folder: a resumed study keeps it, so that its trials repeat."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,8 @@ class Site:
     """In place of a proxy that has yet to be learned."""
     should_stop: Callable[[], str | None] = lambda: None
     """Asked before what takes long."""
+    beside: int = 0
+    """Further members of the study that compute on this machine."""
 
     def bank(self, placement: Placement) -> TrialBank:
         """This process's own."""
@@ -76,7 +81,10 @@ class Site:
     def machine(self) -> Machine:
         """What is there."""
         device = self.ground.loaded.device.type
-        return Machine(device, allowed_threads(), slots_of_device(self.spec.spec, self.ground))
+        threads = allowed_threads()
+        if self.beside and device == "cpu" and "OMP_NUM_THREADS" not in os.environ:
+            threads = max(1, threads // (1 + self.beside))
+        return Machine(device, threads, slots_of_device(self.spec.spec, self.ground))
 
 
 @contextmanager
@@ -85,7 +93,8 @@ def placed_bank(
 ) -> Generator[tuple[TrialBank, Calibration]]:
     """A bank over as many processes as do best, for as long as the block lasts.
 
-    ``is_kept``: the choice is written into the study folder. ``is_over``: no trial is left to
+    ``is_kept``: the choice is written into the study folder. Nothing is timed beside other members of the study:
+    the cores are shared by what they are for. ``is_over``: no trial is left to
     run, so nothing is measured or started.
 
     Raises:
@@ -98,12 +107,30 @@ def placed_bank(
             one = alone(site.wish(), site.machine())
             yield site.bank(one), known or Calibration(one, None, None, None)
             return
-        bank, calibration = _measured(site, held) if known is None else _again(site, known, held)
-        if is_kept and site.study_path is not None and site.should_stop() is None:
-            _keep(site.study_path / FILE, calibration, facts)
+        if known is None and site.beside:
+            bank, calibration = _shared(site, held)
+        else:
+            bank, calibration = (
+                _measured(site, held) if known is None else _again(site, known, held)
+            )
+        is_stopped = site.should_stop() is not None
+        if is_kept and not site.beside and not is_stopped and site.study_path is not None:
+            keep_choice(site.study_path, calibration, facts)
         if calibration.placement.workers == 1:
             held.enter_context(torch_threads(calibration.placement.threads))
         yield bank, calibration
+
+
+def _shared(site: Site, held: ExitStack) -> tuple[TrialBank, Calibration]:
+    """Beside other members of the study, whose steps would disturb what is timed, and be disturbed by it."""
+    wish, machine = site.wish(), site.machine()
+    one = alone(wish, machine)
+    most = None if wish.workers == "auto" else spread(wish, machine, fitting=machine.threads)
+    calibration = Calibration(one if most is None else most, None, None, None)
+    say(f"{calibration.placement.describe()}, beside {site.beside} more on this machine")
+    if most is None:
+        return site.bank(one), calibration
+    return _started(site, most, held), calibration
 
 
 def _measured(site: Site, held: ExitStack) -> tuple[TrialBank, Calibration]:
@@ -226,31 +253,15 @@ def _facts(site: Site) -> dict[str, Any]:
     }
 
 
-def _keep(path: Path, calibration: Calibration, facts: Mapping[str, Any]) -> None:
-    numbers = asdict(calibration)
-    write_json(path, {"schema": 1, **numbers.pop("placement"), **numbers, **facts})
-
-
 def _known(site: Site, facts: Mapping[str, Any]) -> Calibration | None:
     """What an earlier session chose, where it still holds here."""
-    path = None if site.study_path is None else site.study_path / FILE
-    if path is None or not path.is_file():
-        return None
-    kept = read_json(path)
-    placement = Placement(*(int(kept[name]) for name in ("workers", "slots", "threads")))
-    if _still_holds(kept, facts):
-        return Calibration(
-            placement, kept["alone_step_s"], kept["placed_step_s"], kept["peak_gflops"]
-        )
-    say(f"{placement.describe()} before; this machine or budget is another, so it is chosen anew")
+    kept = kept_choices(site.study_path)
+    for one in kept:
+        if still_holds(one, facts):
+            return Calibration(
+                placement_of(one), one["alone_step_s"], one["placed_step_s"], one["peak_gflops"]
+            )
+    if kept and not site.beside:
+        before = placement_of(kept[0]).describe()
+        say(f"{before} before; this machine or budget is another, so it is chosen anew")
     return None
-
-
-def _still_holds(kept: Mapping[str, Any], facts: Mapping[str, Any]) -> bool:
-    """More cores than before are no reason: trials that are resumed shall repeat."""
-    if any(kept.get(name) != facts[name] for name in ("device", "asked")):
-        return False
-    before, now = kept["considered"], facts["considered"]
-    if kept["cores"] == facts["cores"]:
-        return before == now
-    return kept["cores"] < facts["cores"] and before["slots"] <= now["slots"]

@@ -14,6 +14,7 @@ from kltune.confirm.design import Design
 from kltune.errors import RunError
 from kltune.study.repeat import Run
 from kltune.tasks.protocol import Prompt, Sample, Scorer
+from kltune.tasks.thought import split_thought
 from kltune.trial.outcome import StopReason
 from kltune.trial.record import TrialRecord, read_samples, read_trial
 
@@ -132,8 +133,9 @@ def scored_array(
     design: Design,
     judged: Mapping[Cell, Judged],
     seeds: Sequence[int],
+    answer_after: str | None = None,
 ) -> np.ndarray:
-    """A second gold's scores of the same completions, by seed, setting and prompt.
+    """A second gold's scores of the same completions, by seed, setting and prompt; of what comes after ``answer_after``.
 
     Raises:
         RunError: the scorer failed, or could not score a completion.
@@ -143,8 +145,9 @@ def scored_array(
     def of(run: Judged) -> list[float]:
         rows = read_samples(run.folder, run.step)
         samples = [
-            Sample(by_id[row["prompt_id"]], row["completion"], (), bool(row["ended"]))
+            Sample(by_id[row["prompt_id"]], answer, (), bool(row["ended"]), thought)
             for row in rows
+            for thought, answer in [split_thought(row["completion"], answer_after)]
         ]
         scores = [_number(score) for score in scorer(samples)]
         if not all(math.isfinite(score) for score in scores):

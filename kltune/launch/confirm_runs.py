@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from pathlib import Path
 from typing import TextIO
 
 from kltune.confirm import words
 from kltune.confirm.design import Design, refuse_hopeless
 from kltune.confirm.looks import looks_words
 from kltune.confirm.result import FOLDER
-from kltune.errors import ExitCode, SpecError
+from kltune.errors import ExitCode
 from kltune.launch import signals
 from kltune.launch.assemble import Inputs, find_inputs, load_ground, reference_scale
 from kltune.launch.calibrate import Site, placed_bank
 from kltune.launch.confirm import Plan
 from kltune.launch.confirm_design import seconds_needed
+from kltune.launch.confirm_gold import second_gold
 from kltune.launch.confirm_record import (
     Runs,
     find_runs,
@@ -30,10 +30,6 @@ from kltune.launch.saying import say
 from kltune.metrics.jsonl import encode
 from kltune.metrics.record import EvalMetrics
 from kltune.study.repeat import RepeatEnd, Run, Where, repeat
-from kltune.tasks.calls_made import function_scorers
-from kltune.tasks.prompts import column_names
-from kltune.tasks.sameness import is_same, refuse_same
-from kltune.tasks.scorers import FunctionScorer, load_file_scorer, split_reference
 from kltune.trainer.data import spread_evenly
 from kltune.trial.words import duration
 
@@ -54,7 +50,7 @@ def run_plan(plan: Plan, stop: signals.StopRequest, result: TextIO) -> ExitCode:
     began = time.perf_counter()
     inputs = find_inputs(plan.spec)
     check_inputs(plan.study.path, fingerprints(inputs.task, inputs.source))
-    second = _second_gold(plan.request.gold, inputs)
+    second = second_gold(plan.request.gold, inputs.task, plan.study)
     design = make_design(plan, inputs)
     folder = plan.study.path / FOLDER
     runs = find_runs(folder, design)
@@ -92,25 +88,6 @@ def make_design(plan: Plan, inputs: Inputs) -> Design:
         samples=plan.study.spec.evaluate.samples,
         digest=inputs.task.digests["test"],
     )
-
-
-def _second_gold(reference: str | None, inputs: Inputs) -> FunctionScorer | None:
-    """Import a second gold, with the checks that task.gold has."""
-    if reference is None:
-        return None
-    source, name = split_reference(reference)
-    task = inputs.task
-    try:
-        scorer = load_file_scorer(Path(source).absolute(), name, reference)
-        scorer.check_columns(column_names(task.splits))
-        for proxy in function_scorers(task.proxy):
-            refuse_same(scorer, proxy)
-        gold = task.gold
-        if isinstance(gold, FunctionScorer) and is_same(scorer.function, gold.function):
-            raise SpecError(f"{reference} is task.gold itself, which judges anyway")
-    except SpecError as error:
-        raise SpecError(f"--gold: {error}") from error
-    return scorer
 
 
 def _say_plan(plan: Plan, design: Design, runs: Runs) -> None:

@@ -77,7 +77,12 @@ class Shown:
             arrays[name] = recorded_array(name, design, judged, seeds)
         if self.second is not None:
             arrays[self.second.name] = scored_array(
-                self.second, self.prompts, design, judged, seeds
+                self.second,
+                self.prompts,
+                design,
+                judged,
+                seeds,
+                self.plan.study.spec.model.answer_after,
             )
         return tuple(judge(name, names, roles, values) for name, values in arrays.items())
 

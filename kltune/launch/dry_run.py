@@ -25,6 +25,7 @@ from kltune.launch.assemble import (
     task_with_rewards,
 )
 from kltune.launch.calibrate import Site, placed_bank
+from kltune.launch.disk import disk_need, refuse_full_disk
 from kltune.launch.judges import judge_notes, most_calls, without_asking
 from kltune.launch.placement import Placement
 from kltune.launch.stopwatch import step_seconds
@@ -72,6 +73,8 @@ def make_plan(loaded: LoadedSpec, study_path: Path, inputs: Inputs) -> Plan:
         inputs = find_inputs(loaded)
     stand_in = _StandIn() if isinstance(inputs.task.proxy, LearnedProxySpec) else None
     ground = load_ground(loaded.spec, inputs, study_path, stand_in)
+    need = disk_need(spec, ground.loaded)
+    refuse_full_disk(study_path, need)
     must_learn = stand_in is not None
     scale = None if must_learn else reference_scale(ground, spec, study_path)
     # Where sigma_R is not known yet, 1 takes as long.
@@ -113,6 +116,8 @@ def make_plan(loaded: LoadedSpec, study_path: Path, inputs: Inputs) -> Plan:
         judge_calls=sum(calls.values()),
         notes=tuple(notes),
         placement=placement.describe(),
+        disk_bytes=need.study,
+        disk=need.words(),
     )
 
 

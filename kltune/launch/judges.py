@@ -38,6 +38,13 @@ def _keep(scorer: object, folder: Path) -> None:
         keep_in(folder)
 
 
+def remembers(scorer: object) -> bool:
+    """Whether a scorer asks a judge, which asks no question twice."""
+    if isinstance(scorer, WeightedScorer):
+        return any(remembers(part.scorer) for part in scorer.parts)
+    return callable(getattr(scorer, "keep_in", None))
+
+
 def without_asking(loaded: LoadedSpec) -> LoadedSpec:
     """The same spec with a stand-in for every judge: to measure time without a request."""
     task = loaded.spec.task

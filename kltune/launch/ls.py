@@ -17,8 +17,9 @@ from kltune.errors import ExitCode, KltuneError, SpecError
 from kltune.launch.saying import say
 from kltune.launch.status_confirmed import Confirmed, find_confirmed
 from kltune.launch.status_facts import Standing, TrialStand, read_standing, size_of
-from kltune.launch.status_next import recommended_trial, state_word
+from kltune.launch.status_next import crew_words, recommended_trial, state_word
 from kltune.launch.status_table import size_words
+from kltune.launch.status_words import members_json
 from kltune.metrics.jsonl import encode
 from kltune.report.text import visible
 from kltune.screen.ending import near
@@ -31,7 +32,7 @@ LEGEND: Final = (
 )
 DEPTH: Final = 2
 """Levels below a folder in which studies are looked for."""
-_SIGNS: Final = ("resolved.json", "study.db", "trials")
+_SIGNS: Final = ("resolved.json", "study.db", "storage.json", "trials")
 """A folder with one of these is a study, or was one."""
 
 
@@ -123,7 +124,7 @@ def _cells(item: Listed) -> tuple[str, ...]:
     spec = standing.spec
     trials = "" if spec is None else f"{standing.num_counted}/{spec.budget.trials}"
     age = MISSING if standing.last is None else age_short(standing.now - standing.last)
-    state = state_word(standing)
+    state = crew_words(standing)
     if standing.broken:
         state += f", {len(standing.broken)} unread"
     value, kl = _best(standing)
@@ -173,6 +174,7 @@ def _as_json(item: Listed) -> dict[str, object]:
         "study": item.path,
         "name": None if spec is None else spec.name,
         "state": state_word(standing),
+        "members": members_json(standing.holder.crew),
         "trials_ended": standing.num_counted,
         "budget_trials": None if spec is None else spec.budget.trials,
         "recommended_trial": None if chosen is None else chosen.number,

@@ -31,7 +31,7 @@ _SEALED: Final = re.compile(
 )
 """A whole output: the digest that it was written with stands at its end, in a comment or (JSON) as the last key."""
 
-_SIGNS: Final = ("resolved.json", "study.db")
+_SIGNS: Final = ("resolved.json", "study.db", "storage.json")
 """A folder with one of these is a study."""
 _OWN: Final = frozenset(
     {
@@ -42,6 +42,7 @@ _OWN: Final = frozenset(
         "placement.json",
         "reference.json",
         "resolved.json",
+        "storage.json",
     }
     | {"report.html", "report.json", "report.md", "spec.yaml", "timing.json", "validate.json"}
 )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 
+from kltune.masking import redact
 from kltune.report.text import visible
 
 
 def say(text: str) -> None:
-    """One line on stderr; stdout is left to the result. Control characters in it can do nothing to a terminal."""
-    sys.stderr.write(f"{visible(text)}\n")
+    """One line on stderr; stdout is left to the result. Secrets in it are hidden, control characters shown."""
+    sys.stderr.write(f"{visible(redact(text))}\n")
     sys.stderr.flush()

@@ -34,6 +34,11 @@ class StopRequest:
             self._reason = WALL
         return self._reason
 
+    def limit(self, wall_s: float | None) -> None:
+        """Stop after ``wall_s`` from now on, where that was not known before."""
+        if wall_s is not None:
+            self._until = time.monotonic() + wall_s
+
     def hear(self, number: int, _frame: FrameType | None) -> None:
         """Signal handler. A second one stops at once: the last checkpoints are what is kept."""
         if self._reason in EXIT_CODES:

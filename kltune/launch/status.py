@@ -17,6 +17,7 @@ from kltune.launch.status_facts import Standing, TrialStand, read_standing
 from kltune.launch.status_next import next_command, recommended_trial, report_age, state_word
 from kltune.launch.status_pace import Pace, pace_of
 from kltune.launch.status_table import not_started_table, status_table
+from kltune.launch.status_words import members_json
 from kltune.metrics.jsonl import encode
 from kltune.spec.load import load_spec
 
@@ -62,6 +63,7 @@ def status_json(standing: Standing, pace: Pace | None) -> dict[str, object]:
         "state": state_word(standing),
         "process": standing.holder.pid if standing.is_running else None,
         "command": standing.holder.command or None,
+        "members": members_json(standing.holder.crew),
         "budget_trials": None if spec is None else spec.budget.trials,
         "trials": {state.value: count for state, count in standing.counts.items()},
         "running": [_open(trial, standing.now) for trial in standing.open],

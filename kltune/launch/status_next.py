@@ -10,8 +10,10 @@ from kltune.confirm.result import FILE, FOLDER
 from kltune.errors import StudyError
 from kltune.launch.status_confirmed import SLACK_S, confirmed_after, find_confirmed
 from kltune.launch.status_facts import Standing, TrialStand
+from kltune.launch.status_words import dead_words, members_words
 from kltune.metrics.jsonl import read_json
 from kltune.screen.ending import near
+from kltune.trial.words import duration
 
 UNAWARE: Final = "older than the confirmation, so it does not know of it"
 """Of a report."""
@@ -43,7 +45,31 @@ def state_words(standing: Standing) -> str:
     if word == "stopped?":
         return "stopped this minute, or running on another machine"
     if standing.is_running:
-        return f"{word} ({holder.command or 'kltune'}, process {holder.pid})"
+        crew = members_words([m for m in holder.crew if m.is_alive])
+        if not holder.workers:
+            return f"{word} ({holder.command or 'kltune'}, process {holder.pid})"
+        return f"{word} ({crew}; process {holder.pid})"
+    return word
+
+
+def member_rows(standing: Standing) -> list[str]:
+    """What is to be known of the members of a search: who died, and of whom nothing can be told."""
+    rows: list[str] = []
+    if standing.holder.dead:
+        rows.append(f"died: {dead_words(standing.holder.dead)}; what ran there goes on in another")
+    for member in standing.holder.distant:
+        age = max(0.0, standing.now - member.seen)
+        rows.append(f"{member.role} {member.id} on another machine, last seen {duration(age)} ago")
+    return rows
+
+
+def crew_words(standing: Standing) -> str:
+    """``running (sweep + 3 workers)`` where there are workers, else the state alone."""
+    word = state_word(standing)
+    if word == "running" and standing.holder.workers:
+        word += f" ({members_words([m for m in standing.holder.crew if m.is_alive])})"
+    if standing.holder.dead:
+        word += f", {len(standing.holder.dead)} died"
     return word
 
 

@@ -13,6 +13,7 @@ from rich.text import Text
 from kltune.launch.status_confirmed import find_confirmed
 from kltune.launch.status_facts import Standing, TrialStand
 from kltune.launch.status_next import (
+    member_rows,
     next_command,
     recommended_trial,
     report_words,
@@ -37,7 +38,8 @@ def status_table(standing: Standing, pace: Pace | None) -> Group:
     name = standing.path.name if spec is None else spec.name
     style = {"running": "green", "finished": "green"}.get(state, "yellow")
     head = Text(f"{visible(name)}: {state_words(standing)}", style=f"bold {style}")
-    rows = [("Trials", _trials(standing)), *_open(standing), *_pace(standing, pace)]
+    rows = [("Members", text) for text in member_rows(standing)]
+    rows += [("Trials", _trials(standing)), *_open(standing), *_pace(standing, pace)]
     rows += [*_best(standing), *_confirmed(standing), *_warnings(standing)]
     rows += [("Unreadable", text) for text in standing.broken]
     rows += [

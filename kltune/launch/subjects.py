@@ -103,8 +103,9 @@ def _of_trial(request: AuditRequest) -> Subject:
     folder = record.folder / "checkpoints" / which
     if not folder.is_dir():
         there = sorted(path.name for path in folder.parent.glob("[bl]*t")) or ["none"]
+        gone = "; the last one goes when a trial has ended" if which == "last" else ""
         raise SpecError(
-            f"--checkpoint: trial {number} has no {which} checkpoint (it has: {', '.join(there)})"
+            f"--checkpoint: trial {number} has no {which} checkpoint (it has: {', '.join(there)}{gone})"
         )
     bank, _ = _bank(LoadedSpec(spec, "", study / "spec.yaml"), study)
     if which == "last":

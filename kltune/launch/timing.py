@@ -8,6 +8,7 @@ from typing import Any
 
 from kltune.launch.placement import Calibration
 from kltune.metrics.jsonl import read_json, write_json
+from kltune.study.lock import briefly_alone
 from kltune.study.search_end import SearchEnd
 
 FILE = "timing.json"
@@ -28,7 +29,13 @@ def note_session(
     Placement and calibration are those of the latest session that had one; what it did not measure
     (``alone_step_s``, ``placed_step_s``: seconds per trial-step; ``peak_gflops``) is null, not an older value.
     """
-    path = study_path / FILE
+    with briefly_alone(study_path):
+        return _note(study_path / FILE, end, mirror_busy_s, calibration)
+
+
+def _note(
+    path: Path, end: SearchEnd, mirror_busy_s: float, calibration: Calibration | None
+) -> dict[str, Any]:
     before = read_json(path) if path.is_file() else {}
     workers = 1 if calibration is None else calibration.placement.workers
     # A file without worker_s is from when every session was one process.

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from kltune.launch.ui_keeper import GRACE_S
 from kltune.launch.ui_loopback import LOOPBACK
+from kltune.masking import redact
 
 PATIENCE_S = 180.0
 """How long a server may take to answer: MLflow imports for 10 s on a quiet machine."""
@@ -82,7 +83,7 @@ class Child:
         """The last line that it wrote, to be put behind a sentence; empty where there is none."""
         text = self._log.read_text(encoding="utf-8", errors="replace")
         lines = [line.strip() for line in text.splitlines() if line.strip()]
-        return f": {lines[-1][:300]}" if lines else ""
+        return f": {redact(lines[-1])[:300]}" if lines else ""
 
     def begin_to_end(self) -> None:
         """Ask the whole group to end, and go on."""

@@ -1,4 +1,4 @@
-"""A port and a database address in, Optuna's dashboard on 127.0.0.1 out; a program of its own.
+"""A port (an argument) and a database address (in the environment: arguments are for all to see) in, Optuna's dashboard on 127.0.0.1 out; a program of its own.
 
 Run by ``kltune ui``. optuna-dashboard's own command answers whatever name it is called by, so a page of
 somebody else's could read the study (DNS rebinding); this one answers to loopback names only, and only
@@ -7,6 +7,7 @@ to what reads.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterable
 from socketserver import ThreadingMixIn
@@ -15,6 +16,8 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from kltune.launch.ui_loopback import LOOPBACK, is_loopback
 
+STORAGE = "KLTUNE_UI_STORAGE"
+"""Environment variable with the address, which may hold a password."""
 Environ = dict[str, Any]
 StartResponse = Callable[..., Any]
 Application = Callable[[Environ, StartResponse], Iterable[bytes]]
@@ -83,4 +86,4 @@ def main(port: int, storage_url: str) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2])
+    main(int(sys.argv[1]), os.environ.pop(STORAGE))

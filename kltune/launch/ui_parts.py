@@ -11,6 +11,7 @@ from pathlib import Path
 from kltune.errors import KltuneError
 from kltune.launch.ui_children import Command
 from kltune.launch.ui_loopback import LOOPBACK
+from kltune.launch.ui_optuna import STORAGE
 from kltune.launch.ui_stores import Store, mlflow_store, optuna_store
 from kltune.metrics.jsonl import read_json
 from kltune.metrics.tracker import ARTIFACTS, SIDECAR, redact, resolve_tracker
@@ -81,8 +82,8 @@ def optuna_part(study_path: Path, scratch: Path, port: int) -> Part:
         return Part(OPTUNA, note=f"not shown: {error}")
     if store is None or not store.entry:
         return Part(OPTUNA, note="not shown: no trials in the study's study.db yet", is_due=True)
-    arguments = ["-m", "kltune.launch.ui_optuna", str(port), store.url]
-    command = Command(OPTUNA, arguments, port, "/api/meta", dict(os.environ))
+    arguments = ["-m", "kltune.launch.ui_optuna", str(port)]
+    command = Command(OPTUNA, arguments, port, "/api/meta", {**os.environ, STORAGE: store.url})
     page = f"dashboard/studies/{store.entry}"
     return Part(OPTUNA, f"http://{LOOPBACK}:{port}/{page}", _note(store), command)
 

@@ -18,6 +18,7 @@ from kltune.errors import StudyError
 from kltune.metrics.tracker import DATABASE as MLFLOW_DATABASE
 from kltune.metrics.tracker import has_moved, reroot
 from kltune.study.place import DATABASE as OPTUNA_DATABASE
+from kltune.study.place import STORAGE
 
 _BUSY_S = 20
 _UNREADABLE = "the study's own file can't be read in place"
@@ -63,11 +64,16 @@ def mlflow_store(study_path: Path, scratch: Path, name: str) -> Store | None:
 
 
 def optuna_store(study_path: Path, scratch: Path) -> Store | None:
-    """The study's own Optuna database. None where the study has no such database.
+    """The study's own Optuna database, or that of its server. None where the study has no such database.
 
     Raises:
         StudyError: the file is damaged, or no Optuna database.
+        EnvironmentMissingError: the server can't be reached.
     """
+    if (study_path / STORAGE).is_file():
+        from kltune.study.reading import place_on_server
+
+        return Store(*place_on_server(study_path))
     database = study_path / OPTUNA_DATABASE
     if not database.is_file():
         return None

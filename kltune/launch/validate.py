@@ -17,6 +17,8 @@ from rich.console import Console
 from kltune.confirm.result import read_confirmed
 from kltune.errors import ExitCode, KltuneError, RunError, StudyError
 from kltune.grade import Grade
+from kltune.launch.judges import remembers
+from kltune.launch.made_rewards import RewardPlace
 from kltune.launch.saying import say
 from kltune.launch.stdout import reserved_stdout
 from kltune.metrics.jsonl import encode, read_json, read_rows, write_json
@@ -26,8 +28,10 @@ from kltune.report.page import render_page
 from kltune.report.recommend import NoAnswer, recommend
 from kltune.report.rows import StudyRows, TrialRow, read_study
 from kltune.spec.load import LoadedSpec, resolve_path
+from kltune.tasks.calls_made import made
 from kltune.tasks.protocol import Sample, Scorer
 from kltune.tasks.registry import load_task
+from kltune.tasks.thought import split_thought
 from kltune.transfer.result import FILE as TRANSFERRED
 from kltune.transfer.result import TransferResult
 from kltune.trial.record import read_trial
@@ -104,16 +108,21 @@ def _read_gold(
     except KltuneError as error:
         return f"it can't be loaded here ({error})"
     chosen = [row for row in reversed(samples) if row["prompt_id"] in prompts][:MOST_READ]
+    mark = study.spec.model.answer_after
     if not chosen:
         return "no completion was kept (evaluate.keep), or the prompts are others now"
     # Token ids were not kept; a gold that needs them says so by failing.
     asked = [
-        Sample(prompts[row["prompt_id"]], row["completion"], (), bool(row["ended"]))
+        Sample(prompts[row["prompt_id"]], answer, (), bool(row["ended"]), thought)
         for row in chosen
+        for thought, answer in [split_thought(row["completion"], mark)]
     ]
     say(f"{gold.name}: reading {len(asked)} kept completions of trial {best.number} twice ...")
     try:
-        first, second = gold(asked), gold(asked)
+        first = gold(asked)
+        # A judge does not repeat itself by being asked: the second reading is by one that knows no reply yet.
+        again = gold_of(study)[0] if remembers(gold) else gold
+        second = again(asked)
     except KltuneError as error:
         return f"it failed ({error})"
     return Readings(_floats(first), _floats(second), _floats([row["gold"] for row in chosen]))
@@ -124,10 +133,16 @@ def _floats(values: Sequence[float | None]) -> tuple[float, ...]:
 
 
 def _gold_of_spec(study: StudyRows) -> tuple[Scorer, Mapping[str, Any]]:
-    """The study's own, found from the current folder or its own."""
+    """The study's own, found from the current folder or its own, made ready; a judge knows none of its replies."""
     loaded = LoadedSpec(study.spec, "", study.path / "spec.yaml")
-    task = load_task(study.spec.task, lambda text: resolve_path(loaded, text))
-    return task.gold, {prompt.id: prompt for prompt in task.splits.select}
+
+    def look_up(text: str) -> Path:
+        return resolve_path(loaded, text)
+
+    task = load_task(study.spec.task, look_up)
+    splits = task.splits
+    place = RewardPlace(look_up, (*splits.train, *splits.select, *splits.test))
+    return made(task.gold, place.make), {prompt.id: prompt for prompt in splits.select}
 
 
 def _transfers(study_path: Path) -> list[TransferResult]:

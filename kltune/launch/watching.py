@@ -1,4 +1,4 @@
-"""Search events in, the MLflow mirror told: which trial folder has news, and how the study stands."""
+"""Search events in, the MLflow mirror told which trial's folder has news."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ class MirrorObserver:
         """``mirror`` must be started."""
         self._mirror = mirror
         self._folders: dict[int, Path] = {}
-        self._num_ended = 0
-        self._best: float | None = None
 
     def admitted(self, event: Admitted) -> None:
         """A trial entered a slot."""
@@ -39,12 +37,5 @@ class MirrorObserver:
         self._mirror.notice(self._folders[trial_number])
 
     def ended(self, outcome: TrialOutcome) -> None:
-        """A trial left its slot."""
+        """A trial left its slot; how the study stands now, the mirror counts from the record."""
         self._mirror.notice(self._folders[outcome.trial_number])
-        self._num_ended += 1
-        if outcome.value is not None and outcome.is_feasible:
-            self._best = outcome.value if self._best is None else max(self._best, outcome.value)
-        values = {"study/trials_ended": float(self._num_ended)}
-        if self._best is not None:
-            values["study/best_value"] = self._best
-        self._mirror.log_study(values, self._num_ended)

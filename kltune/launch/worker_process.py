@@ -3,7 +3,8 @@
 A command is ``(number, name, arguments, link)``, a reply ``(number, value, error)``; the main process
 knows by the number which replies it still waits for. Commands with the same link form a chain:
 where one of them breaks it, the rest is skipped. Nothing heavy is imported before the number
-of threads is set, so the job itself comes pickled.
+of threads is set, so the job itself comes pickled. Pickles pass between processes of kltune alone, over pipes
+that only they have; nothing from outside is ever unpickled.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -22,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 from kltune.errors import KltuneError, RunError
 from kltune.launch.signals import ignored, spare_forked_children
 from kltune.launch.threads import keep_memory, share_cores
+from kltune.masking import mask_process
 from kltune.metrics.record import StepMetrics
 
 if TYPE_CHECKING:
@@ -66,6 +69,7 @@ class Job:
 def serve(pipe: Connection, threads: int, payload: bytes) -> None:
     """Main of a worker process: build the bank of the pickled :class:`Job`, then obey until the pipe closes."""
     _leave_signals_to_the_main_process()
+    mask_process(words=[sys.stderr], data=[sys.stdout])
     os.environ["OMP_NUM_THREADS"] = str(threads)
     share_cores()
     try:

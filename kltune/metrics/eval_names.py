@@ -36,6 +36,11 @@ EVAL: tuple[tuple[str, str, str], ...] = (
         "one of them is constant",
     ),
     ("eval/kl_gold_corr", "1", "The same of exact KL and gold"),
+    (
+        "eval/score_errors",
+        "completions",
+        "Completions of the evaluation that the proxy failed on and that count as unscored; absent where there are none",
+    ),
     ("eval/completion_mean", "tokens", "Mean completion length in the evaluation"),
     (
         "eval/truncated_frac",

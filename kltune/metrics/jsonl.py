@@ -7,6 +7,7 @@ short is skipped with a warning; the file itself is never edited.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import math
@@ -19,6 +20,7 @@ from typing import Any, cast
 from pydantic_core import from_json
 
 from kltune.errors import StudyError
+from kltune.masking import hide_known
 
 SCHEMA = 1
 """Version of every file that this package writes."""
@@ -41,29 +43,38 @@ def append_rows(path: Path, rows: Iterable[Mapping[str, object]]) -> None:
     """Append each mapping as one line, all in a single write.
 
     Starts on a fresh line where a crash left the last one unfinished. The folder is made
-    if it is absent.
+    if it is absent. Raises `OSError` where the disk can't take it all; then the file is as before.
     """
-    text = "".join(f"{encode(row)}\n" for row in rows)
-    if not text:
+    data = "".join(f"{encode(row)}\n" for row in rows).encode()
+    if not data:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a+b") as file:
-        if file.seek(0, os.SEEK_END) > 0:
-            file.seek(-1, os.SEEK_END)
-            if file.read(1) != b"\n":
-                text = "\n" + text
-        file.write(text.encode())
+    file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+    try:
+        size = os.fstat(file).st_size
+        if size > 0 and os.pread(file, 1, size - 1) != b"\n":
+            data = b"\n" + data
+        _write_all(file, data, size)
+    except OSError as error:
+        error.filename = str(path)
+        raise
+    finally:
+        os.close(file)
 
 
 def read_rows(path: Path, damage: list[Damage] | None = None) -> list[dict[str, Any]]:
     """Read every whole line of a JSONL file; an absent file has none.
 
     A broken line is skipped with a warning that names file and line, and added to ``damage``; blank lines
-    are passed over. Raises `StudyError` for a row of a newer schema.
+    are passed over. Raises `StudyError` for a row of a newer schema, and where it is no file that can be read.
     """
     if not path.exists():
         return []
-    return _decode_lines(path, path.read_bytes(), is_whole=True, damage=damage)
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise StudyError(f"{path}: can't be read ({error.strerror})") from error
+    return _decode_lines(path, data, is_whole=True, damage=damage)
 
 
 def read_rows_from(path: Path, offset: int) -> tuple[list[dict[str, Any]], int]:
@@ -80,12 +91,40 @@ def read_rows_from(path: Path, offset: int) -> tuple[list[dict[str, Any]], int]:
     return _decode_lines(path, data[:end], is_whole=offset == 0), offset + end
 
 
-def write_json(path: Path, obj: Mapping[str, object]) -> None:
-    """Write one object atomically: a reader sees the old file or the new one, never a part."""
+def write_json(path: Path, obj: Mapping[str, object], *, is_durable: bool = False) -> None:
+    """Write one object atomically: a reader sees the old file or the new one, never a part.
+
+    ``is_durable``: after a power failure too, for some milliseconds more. Raises `OSError` where the disk
+    can't take it; the old file stays then.
+    """
+    text = encode(obj, indent=2) + "\n"
     path.parent.mkdir(parents=True, exist_ok=True)
     scratch = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    scratch.write_text(encode(obj, indent=2) + "\n", encoding="utf-8")
-    scratch.replace(path)
+    try:
+        with scratch.open("w", encoding="utf-8") as file:
+            file.write(text)
+            if is_durable:
+                file.flush()
+                os.fsync(file.fileno())
+        scratch.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            scratch.unlink()
+        raise
+
+
+def _write_all(file: int, data: bytes, size: int) -> None:
+    """Append to an open file of ``size`` bytes; where that fails half-way, take back what was written of it."""
+    written = 0
+    try:
+        while written < len(data):
+            written += os.write(file, data[written:])
+    except OSError:
+        with contextlib.suppress(OSError):
+            # Unless another process wrote after it, whose rows must stay: then the cut line does too.
+            if written and os.fstat(file).st_size == size + written:
+                os.ftruncate(file, size)
+        raise
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -96,7 +135,9 @@ def read_json(path: Path) -> dict[str, Any]:
     """
     try:
         found: object = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except IsADirectoryError as error:
+        raise StudyError(f"{path}: a folder, not a file") from error
+    except (ValueError, RecursionError) as error:
         raise StudyError(f"{path}: not readable as JSON ({error})") from error
     if not isinstance(found, dict):
         raise StudyError(f"{path}: expected a JSON object, found {type(found).__name__}")
@@ -118,10 +159,25 @@ def encode(obj: Mapping[str, object], indent: int | None = None) -> str:
     if lost:
         row["non_finite"] = list(dict.fromkeys(lost))
     text = json.dumps(row, ensure_ascii=False, allow_nan=False, indent=indent)
+    if hide_known(text) != text:
+        # A secret of the environment that found its way into words of an error, say, ends here.
+        text = json.dumps(_hidden(row), ensure_ascii=False, allow_nan=False, indent=indent)
     if text.isascii():
         return text  # most of them
     # A lone surrogate (half an emoji in a user's file), which no file can hold, becomes its JSON escape.
     return text.encode(errors="backslashreplace").decode()
+
+
+def _hidden(value: object) -> object:
+    """The same without secrets in its texts; keys and numbers stay."""
+    if isinstance(value, str):
+        return hide_known(value)
+    if isinstance(value, Mapping):
+        items = cast("Mapping[str, object]", value).items()
+        return {key: _hidden(item) for key, item in items}
+    if isinstance(value, list):
+        return [_hidden(item) for item in cast("list[object]", value)]
+    return value
 
 
 def _plain(value: object, key: str, lost: list[str]) -> object:
@@ -179,7 +235,7 @@ def decode(line: bytes) -> object:
     except ValueError:
         try:
             return json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
 
 

@@ -1,27 +1,36 @@
 """The only module that speaks to MLflow: explicit run ids in, one request each out.
 
 MLflow is imported when a `Store` is opened (2 to 4 s), so open it off the main thread. No
-fluent call, no active run, no global tracking address. Every failure is one of two:
-`TrackerOutage` (try again later) or `TrackerRefusal` (trying again won't help).
+fluent call, no active run, no global tracking address. Every failure is one of three:
+`TrackerOutage` (try again later), `TrackerRefusal` (trying again won't help) or its kind
+`TrackerLoss` (what was there is gone: begin anew).
 """
 
 from __future__ import annotations
 
-import fcntl
+import importlib
 import json
 import os
+import sqlite3
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from kltune.metrics.meaning import answered, failed
+from kltune.metrics.outage import TrackerLoss, TrackerRefusal
+from kltune.metrics.own_database import one_process, ready_file
+from kltune.metrics.patience import ANSWER_S, UPLOAD_S, Patience
 from kltune.metrics.payload import DatasetFacts, Point
-from kltune.metrics.tracker import Tracker, redact
+from kltune.metrics.tracker import Tracker
 
 if TYPE_CHECKING:
     from mlflow.tracking.client import MlflowClient
 
-_DEFAULTS = {
+T = TypeVar("T")
+
+_DEFAULTS: Final = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "DO_NOT_TRACK": "true",
     # A request that MLflow repeats by itself can create a second run, so we repeat, and look first.
@@ -32,86 +41,96 @@ _DEFAULTS = {
     # What goes wrong is reported once, by the mirror, without credentials.
     "MLFLOW_LOGGING_LEVEL": "CRITICAL",
 }
-_FORCED = {
+_FORCED: Final = {
     # MLflow prints the address, credentials included, to stdout, which is for results.
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
 }
-_REFUSED = range(400, 500)
-_TEMPORARY = (401, 403, 408, 409, 425, 429)
-"""Of the above, those that a person or time puts right."""
-_METRICS_PER_BATCH = 1000
+METRICS_PER_BATCH: Final = 1000
+"""MLflow takes no more in a request."""
 _PARAMS_PER_BATCH = 100
 _DIGEST_CHARS = 36
 _SYSTEM_INTERVAL_S = 10
 
 
-class TrackerOutage(Exception):
-    """The tracker was not reached, or failed; what was sent may or may not have arrived."""
-
-
-class TrackerRefusal(Exception):
-    """The tracker answered that it will not take this."""
-
-
 class Store:
     """An open connection to one tracker."""
 
-    def __init__(self, client: MlflowClient, tracker: Tracker) -> None:
+    def __init__(self, client: MlflowClient, tracker: Tracker, patience: Patience) -> None:
+        """Use `open`, which also makes the tables of a new database."""
         self._client = client
         self._tracker = tracker
+        self._patience = patience
 
     @classmethod
-    def open(cls, tracker: Tracker) -> Store:
-        """Import MLflow and connect; creates the schema of a new database, one process at a time."""
-        for name, value in _DEFAULTS.items():
-            os.environ.setdefault(name, value)
-        os.environ.update(_FORCED)
-        from mlflow.tracking.client import MlflowClient
+    def open(cls, tracker: Tracker, patience: Patience | None = None) -> Store:
+        """Import MLflow and connect; creates the schema of a new database, one process at a time.
 
-        with _translated(), _one_process(tracker.sqlite_path):
-            client = MlflowClient(tracker.uri, registry_uri=tracker.uri)
-            client.search_experiments(max_results=1)
-        return cls(client, tracker)
+        Every answer is waited for within bounds where the tracker is not a file on this machine.
+        """
+        path = tracker.sqlite_path
+        patience = patience or Patience(is_bounded=path is None)
+        with patience.working():
+            load()
+        with _translated(), one_process(path, patience):
+            if path is not None:
+                ready_file(path, _schema(), patience.while_working(_make_tables))
+            connect = _connected if path is None else patience.while_working(_connected)
+            client = patience.ask(partial(connect, tracker.uri), UPLOAD_S)
+        return cls(client, tracker, patience)
+
+    def let_go(self) -> None:
+        """Close what is open of a database whose file was moved away."""
+        engine = getattr(getattr(self._client._tracking_client, "store", None), "engine", None)  # pyright: ignore[reportPrivateUsage]
+        if engine is not None:
+            engine.dispose()
 
     def experiment(self, name: str) -> str:
         """Find or create an experiment; return its id."""
-        with _translated():
-            found = self._client.get_experiment_by_name(name)
+        found = self._ask(self._client.get_experiment_by_name, name)
         if found is None:
             try:
-                with _translated():
-                    return self._client.create_experiment(name, self._tracker.artifact_root)
+                root = self._tracker.artifact_root
+                return self._ask(self._client.create_experiment, name, root)
             except TrackerRefusal:  # another process was first
-                with _translated():
-                    found = self._client.get_experiment_by_name(name)
+                found = self._ask(self._client.get_experiment_by_name, name)
         if found is None or found.lifecycle_stage != "active":
             raise TrackerRefusal(
                 f"experiment {name!r} is deleted; restore it (`mlflow experiments restore`)"
             )
         return found.experiment_id
 
+    def is_in_trash(self, experiment_id: str) -> bool:
+        """Whether an experiment is deleted: it can be restored, but takes nothing meanwhile."""
+        try:
+            found = self._ask(self._client.get_experiment, experiment_id)
+        except TrackerLoss:
+            raise
+        except TrackerRefusal:
+            return False
+        return found.lifecycle_stage != "active"
+
     def create_run(
         self, experiment_id: str, name: str, tags: Mapping[str, str], start_ms: int
     ) -> str:
         """Create a run that began at ``start_ms`` (Unix time); return its id."""
-        with _translated():
-            run = self._client.create_run(experiment_id, start_ms, dict(tags), name)
+        run = self._ask(self._client.create_run, experiment_id, start_ms, dict(tags), name)
         return run.info.run_id
 
-    def find_run(self, experiment_id: str, tag: str, value: str) -> str | None:
-        """Look for a run by one tag: a create that failed may have arrived."""
-        with _translated():
-            found = self._client.search_runs(
-                [experiment_id], f"tags.`{tag}` = '{value}'", max_results=1
-            )
-        return found[0].info.run_id if found else None
+    def find_runs(self, experiment_id: str, tag: str, value: str) -> list[str]:
+        """Look for runs by one tag: a create that failed may have arrived, and more than once."""
+        wanted = f"tags.`{tag}` = '{value}'"
+        found = self._ask(self._client.search_runs, [experiment_id], wanted)
+        return [run.info.run_id for run in found]
+
+    def discard(self, run_id: str) -> None:
+        """Put a run into MLflow's trash."""
+        self._ask(self._client.delete_run, run_id)
 
     def params_of(self, run_id: str) -> dict[str, str] | None:
         """Return the params of a run that can be written to; none where there is no such run."""
         try:
-            with _translated():
-                run = self._client.get_run(run_id)
-        except TrackerRefusal:
+            run = self._ask(self._client.get_run, run_id)
+        except TrackerLoss:
             return None
         return dict(run.data.params) if run.info.lifecycle_stage == "active" else None
 
@@ -122,6 +141,8 @@ class Store:
         """
         try:
             self._send_points(run_id, points)
+        except TrackerLoss:
+            raise
         except TrackerRefusal:
             return [name for name in _names(points) if not self._takes(run_id, points, name)]
         return []
@@ -131,28 +152,22 @@ class Store:
         from mlflow.entities import Param
 
         entities = [Param(key, value) for key, value in params.items()]
-        with _translated():
-            for start in range(0, len(entities), _PARAMS_PER_BATCH):
-                part = entities[start : start + _PARAMS_PER_BATCH]
-                self._client.log_batch(run_id, params=part, synchronous=True)
+        for start in range(0, len(entities), _PARAMS_PER_BATCH):
+            self._log_batch(run_id, params=entities[start : start + _PARAMS_PER_BATCH])
 
     def set_tags(self, run_id: str, tags: Mapping[str, str]) -> None:
         """Set tags, replacing those of the same name."""
         from mlflow.entities import RunTag
 
-        entities = [RunTag(key, value) for key, value in tags.items()]
-        with _translated():
-            self._client.log_batch(run_id, tags=entities, synchronous=True)
+        self._log_batch(run_id, tags=[RunTag(key, value) for key, value in tags.items()])
 
     def log_text(self, run_id: str, text: str, artifact: str) -> None:
         """Write ``text`` as the artifact of that relative path."""
-        with _translated():
-            self._client.log_text(run_id, text, artifact)
+        self._ask(self._client.log_text, run_id, text, artifact, limit_s=UPLOAD_S)
 
     def log_file(self, run_id: str, path: Path) -> None:
         """Copy a file into the top of the run's artifacts."""
-        with _translated():
-            self._client.log_artifact(run_id, str(path))
+        self._ask(self._client.log_artifact, run_id, str(path), limit_s=UPLOAD_S)
 
     def log_datasets(self, run_id: str, datasets: Sequence[DatasetFacts]) -> None:
         """List the prompts that a study uses, with their digests."""
@@ -171,47 +186,87 @@ class Store:
             )
             for facts in datasets
         ]
-        with _translated():
-            self._client.log_inputs(run_id, inputs)
+        self._ask(self._client.log_inputs, run_id, inputs)
 
     def set_running(self, run_id: str) -> None:
         """Mark a run as running (again)."""
-        with _translated():
-            self._client.update_run(run_id, "RUNNING")
+        self._ask(self._client.update_run, run_id, "RUNNING")
 
     def terminate(self, run_id: str, status: str, end_ms: int) -> None:
         """End a run as FINISHED, KILLED or FAILED at ``end_ms`` (Unix time)."""
-        with _translated():
-            self._client.set_terminated(run_id, status, end_ms)
+        self._ask(self._client.set_terminated, run_id, status, end_ms)
 
     def watch_system(self, run_id: str) -> Callable[[], None]:
         """Start MLflow's own log of CPU, memory, disk and GPU on a run; return how to stop it."""
         from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
 
-        with _translated():
+        def start() -> Callable[[], None]:
             monitor = SystemMetricsMonitor(
                 run_id, _SYSTEM_INTERVAL_S, resume_logging=True, tracking_uri=self._tracker.uri
             )
             monitor.start()
-        return monitor.finish
+            return monitor.finish
+
+        finish = self._ask(start)
+        return partial(self._ask, finish)
 
     def _send_points(self, run_id: str, points: Sequence[Point]) -> None:
         from mlflow.entities import Metric
 
-        with _translated():
-            for start in range(0, len(points), _METRICS_PER_BATCH):
-                part = [
-                    Metric(point.name, point.value, point.milliseconds, point.step)
-                    for point in points[start : start + _METRICS_PER_BATCH]
-                ]
-                self._client.log_batch(run_id, metrics=part, synchronous=True)
+        for start in range(0, len(points), METRICS_PER_BATCH):
+            part = [
+                Metric(point.name, point.value, point.milliseconds, point.step)
+                for point in points[start : start + METRICS_PER_BATCH]
+            ]
+            self._log_batch(run_id, metrics=part)
 
     def _takes(self, run_id: str, points: Sequence[Point], name: str) -> bool:
         try:
             self._send_points(run_id, [point for point in points if point.name == name])
+        except TrackerLoss:
+            raise
         except TrackerRefusal:
             return False
         return True
+
+    def _log_batch(self, run_id: str, **what: Sequence[Any]) -> None:
+        self._ask(partial(self._client.log_batch, run_id, synchronous=True, **what))
+
+    def _ask(self, question: Callable[..., T], *args: Any, limit_s: float = ANSWER_S) -> T:
+        with _translated():
+            return self._patience.ask(partial(question, *args), limit_s)
+
+
+def load() -> None:
+    """Import MLflow, which takes seconds, with its telemetry off and its repeats of requests too."""
+    for name, value in _DEFAULTS.items():
+        os.environ.setdefault(name, value)
+    os.environ.update(_FORCED)
+    importlib.import_module("mlflow.tracking.client")
+
+
+def _connected(uri: str) -> MlflowClient:
+    from mlflow.tracking.client import MlflowClient
+
+    client = MlflowClient(uri, registry_uri=uri)
+    client.search_experiments(max_results=1)
+    return client
+
+
+def _make_tables(path: Path) -> None:
+    from mlflow.store.db import utils
+
+    engine = utils.create_sqlalchemy_engine_with_retry(f"sqlite:///{path.absolute()}")
+    try:
+        utils._initialize_tables(engine)  # pyright: ignore[reportPrivateUsage]
+    finally:
+        engine.dispose()
+
+
+def _schema() -> str:
+    from mlflow.store.db import utils
+
+    return utils._get_latest_schema_revision()  # pyright: ignore[reportPrivateUsage]
 
 
 def _names(points: Sequence[Point]) -> list[str]:
@@ -220,35 +275,23 @@ def _names(points: Sequence[Point]) -> list[str]:
 
 @contextmanager
 def _translated() -> Generator[None]:
-    """Turn whatever MLflow raises into an outage or a refusal, without credentials."""
+    """Turn whatever MLflow raises into an outage, a refusal or a loss, without credentials."""
     from alembic.util import CommandError
-    from mlflow.exceptions import MlflowException
+    from mlflow.exceptions import MlflowException, RestException
     from sqlalchemy.exc import SQLAlchemyError
 
     try:
         yield
     except MlflowException as error:
-        status: Any = error.get_http_status_code()
-        if status in _REFUSED and status not in _TEMPORARY:
-            raise TrackerRefusal(_one_line(error)) from None
-        raise TrackerOutage(_one_line(error)) from None
-    except (PermissionError, FileNotFoundError, NotADirectoryError, ImportError) as error:
-        raise TrackerRefusal(_one_line(error)) from None
-    except (OSError, ValueError, SQLAlchemyError, CommandError) as error:
-        raise TrackerOutage(_one_line(error)) from None
-
-
-def _one_line(error: BaseException) -> str:
-    return redact(" ".join(str(error).split()))[:500] or type(error).__name__
-
-
-@contextmanager
-def _one_process(database: Path | None) -> Generator[None]:
-    """Hold a lock beside ``database``: two migrations at once break the schema."""
-    if database is None:
-        yield
-        return
-    database.parent.mkdir(parents=True, exist_ok=True)
-    with (database.parent / f".{database.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+        is_mlflows_own = isinstance(error, RestException)
+        status = error.get_http_status_code()
+        raise answered(error, status, error.error_code, is_mlflows_own=is_mlflows_own) from None
+    except (
+        OSError,
+        ValueError,
+        ImportError,
+        SQLAlchemyError,
+        CommandError,
+        sqlite3.Error,
+    ) as error:
+        raise failed(error) from None

@@ -121,6 +121,8 @@ class EvalMetrics:
     """The golds beside the objective's, by name, of the same completions."""
     outliers: tuple[TokenOutlier, ...] = ()
     """The tokens with the largest exact KL, largest first."""
+    score_errors: tuple[str, ...] = ()
+    """Completions that the proxy failed on and that count as unscored, one sentence each."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,7 +66,9 @@ def _starts(events: Sequence[Mapping[str, Any]]) -> list[tuple[int, int]]:
 def last_ending(events: Sequence[Mapping[str, Any]], attempt: int) -> Mapping[str, Any] | None:
     """Find how ``attempt`` ended; none while it runs, or where its process died."""
     ended = [event for event in events if event.get("event") == "ended"]
-    return ended[-1] if ended and int(ended[-1]["attempt"]) >= attempt else None
+    # An attempt that was taken over may say its end late, behind that of the one after it.
+    ended = [event for event in ended if int(event["attempt"]) >= attempt]
+    return ended[-1] if ended else None
 
 
 def other_golds(row: Mapping[str, Any]) -> dict[str, OtherGold]:

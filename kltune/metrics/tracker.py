@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import http.client
 import json
 import os
 import re
 import sqlite3
+import threading
 import urllib.parse
 import urllib.request
 from collections.abc import Mapping
@@ -19,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kltune.errors import SpecError, StudyError
+from kltune.masking import redact as redact
 
 DATABASE = "mlflow.db"
 ARTIFACTS = "artifacts"
@@ -52,7 +55,7 @@ class Tracker:
         """Tells two trackers apart; the same after the study folder was moved; holds no secret."""
         if self.is_own:
             return "own"
-        return hashlib.sha256(redact(self.uri).encode()).hexdigest()[:16]
+        return hashlib.sha256(_without_secrets(self.uri).encode()).hexdigest()[:16]
 
     @property
     def sqlite_path(self) -> Path | None:
@@ -60,6 +63,17 @@ class Tracker:
         is_sqlite = self.uri.startswith("sqlite:///")
         path = self.uri.removeprefix("sqlite:///").partition("?")[0]
         return Path(path) if is_sqlite and path else None
+
+
+def _without_secrets(uri: str) -> str:
+    """An address as it is however its password is given or changed: not `redact`, whose masks may."""
+    uri = re.sub(r"(\w://)[^\s'\"]*@", r"\1***@", uri)
+    return re.sub(
+        r"([?&][^=&\s]*(?:token|secret|password|pwd|key|sig|signature|credential)[^=&\s]*=)[^&\s'\")]+",
+        r"\1***",
+        uri,
+        flags=re.IGNORECASE,
+    )
 
 
 def resolve_tracker(study_path: Path, wanted: str | None, environ: Mapping[str, str]) -> Tracker:
@@ -113,20 +127,6 @@ def check_experiment(tracker: Tracker, name: str) -> None:
             "be used again while it is in the trash. Restore it (`mlflow experiments restore "
             "--experiment-id ID`), remove it for good (`mlflow gc`), or change `name` in the spec"
         )
-
-
-def redact(text: str) -> str:
-    """Hide credentials: user-info and secret query values of addresses, and MLflow's own secrets."""
-    for name in ("MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN"):
-        if secret := os.environ.get(name):
-            text = text.replace(secret, "***")
-    text = re.sub(r"(\w://)[^\s'\"]*@", r"\1***@", text)
-    return re.sub(
-        r"([?&][^=&\s]*(?:token|secret|password|pwd|key|sig|signature|credential)[^=&\s]*=)[^&\s'\")]+",
-        r"\1***",
-        text,
-        flags=re.IGNORECASE,
-    )
 
 
 def has_moved(study_path: Path) -> bool:
@@ -209,11 +209,21 @@ def _stage_on_server(uri: str, name: str) -> str | None:
     request = urllib.request.Request(
         urllib.parse.urlunsplit((parts.scheme, host, path, query, "")), headers=_login(parts)
     )
+    found: list[str] = []
+    asking = threading.Thread(target=_read_stage, args=(request, found), daemon=True)
+    asking.start()
+    asking.join(
+        _CHECK_S
+    )  # a timeout of HTTP counts from the last byte, and a name is looked up without one
+    return found[0] if found else None
+
+
+def _read_stage(request: urllib.request.Request, found: list[str]) -> None:
     try:
         with urllib.request.urlopen(request, timeout=_CHECK_S) as answer:
-            return json.load(answer)["experiment"]["lifecycle_stage"]
-    except (OSError, ValueError, KeyError, TypeError):  # URLError and HTTPError are OSErrors
-        return None
+            found.append(str(json.load(answer)["experiment"]["lifecycle_stage"]))
+    except (OSError, ValueError, KeyError, TypeError, http.client.HTTPException):
+        return  # URLError and HTTPError are OSErrors
 
 
 def _login(parts: urllib.parse.SplitResult) -> dict[str, str]:

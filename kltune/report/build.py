@@ -21,6 +21,7 @@ from kltune.report.sections import compose
 from kltune.report.summary import HTML, curve_data, summarise
 from kltune.report.tokens_blocks import token_facts
 from kltune.study.importance import Importance, measure_importance
+from kltune.study.place import holds_study
 from kltune.trial.outcome import TrialState
 
 
@@ -136,7 +137,7 @@ def is_over(study: StudyRows) -> bool:
 
 def _importance(study_path: Path) -> Importance:
     """Importance whose reason, if there is none, names no folder of this machine."""
-    if not (study_path / "study.db").exists():
+    if not holds_study(study_path):
         why = "the folder holds no study.db"
         return Importance(unavailable=why)
     found = measure_importance(study_path)

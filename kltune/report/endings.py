@@ -19,6 +19,7 @@ _GUARDS = tuple(
         StopReason.PRUNED,
         StopReason.ERROR,
         StopReason.OUT_OF_MEMORY,
+        StopReason.DISK,
         StopReason.INTERRUPTED,
     )
 )
@@ -44,7 +45,7 @@ def ending_of(row: TrialRow) -> Ending:
             return Ending("ran all steps", "#0d9488", "")
         case StopReason.PRUNED:
             return Ending("pruned", GREY, "/")
-        case StopReason.ERROR | StopReason.OUT_OF_MEMORY:
+        case StopReason.ERROR | StopReason.OUT_OF_MEMORY | StopReason.DISK:
             return Ending(f"failed: {reason.value}", "#dc2626", "x")
         case StopReason.INTERRUPTED:
             return Ending("interrupted", GREY, "|")

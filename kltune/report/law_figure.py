@@ -95,7 +95,8 @@ def _span(found: LawFindings, d_max: float) -> tuple[float, float]:
     inside = [law.points.gain_PN.mean(axis=1)[law.points.d_P <= d_max] for law in found.trials]
     gains = np.concatenate([np.zeros(1), *inside])
     low, high = float(gains.min()), float(gains.max())
-    return low - 0.06 * (high - low), high + 0.08 * (high - low)
+    height = (high - low) or 1.0  # gold that never moves: an axis needs some height all the same
+    return low - 0.06 * height, high + 0.08 * height
 
 
 def _caption(found: LawFindings, d_max: float) -> str:

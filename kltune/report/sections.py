@@ -26,6 +26,7 @@ from kltune.report.gallery import gallery_blocks
 from kltune.report.guard_blocks import guard_blocks
 from kltune.report.importance_blocks import importance_blocks
 from kltune.report.overlays import overlay
+from kltune.report.part_blocks import part_blocks
 from kltune.report.provenance import provenance
 from kltune.report.recommend import Answer, NoAnswer, Recommendation
 from kltune.report.rows import StudyRows, TrialRow
@@ -61,6 +62,7 @@ def compose(
         Section("Where the search looked", "map", _map_blocks(study, best)),
         *evidence_sections(study, answer, evidence),
         Section("Over the steps", "steps", _step_blocks(study, best, worst)),
+        Section("What the parts of the proxy did", "parts", part_blocks(study, (best, worst))),
         Section("Where the KL lies", "tokens", token_blocks(best, worst)),
         Section("What the models wrote", "samples", gallery_blocks(best, worst)),
         Section("How the controllers behaved", "controllers", controller_blocks(study)),

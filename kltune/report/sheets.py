@@ -101,7 +101,10 @@ def _ended(study: StudyRows, row: TrialRow, answer: Answer) -> list[Fact]:
     ]
     if row.score_errors is not None:
         found = row.score_errors
-        words = f"{found.count} completion(s) in {found.steps} step(s), counted as unscored"
+        words = (
+            f"{found.count} completion(s) in {found.steps} step(s) and {found.judged} of evaluations, "
+            "counted as unscored"
+        )
         facts.append(("Errors of the proxy", f"{words}; {'; '.join(found.examples)}"))
     return facts
 

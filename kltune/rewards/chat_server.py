@@ -14,6 +14,7 @@ from email.message import Message
 from typing import IO, Any, Final
 
 from kltune.errors import EnvironmentMissingError, ServiceError
+from kltune.masking import redact
 from kltune.rewards.replies import Messages
 from kltune.spec.judge import JudgeSpec
 
@@ -112,9 +113,9 @@ class ChatServer:
         except TimeoutError:
             raise _BusyError(f"no reply within {self.spec.timeout:g} s", 0.0) from None
         except urllib.error.URLError as error:
-            raise _BusyError(f"{error.reason}", 0.0) from None
+            raise _BusyError(redact(f"{error.reason}"), 0.0) from None
         except (OSError, http.client.HTTPException) as error:
-            raise _BusyError(f"{type(error).__name__}: {error}", 0.0) from None
+            raise _BusyError(redact(f"{type(error).__name__}: {error}"), 0.0) from None
         except (ValueError, LookupError, TypeError, AttributeError):
             raise _BusyError("a reply that is no chat completion", 0.0) from None
 
@@ -144,9 +145,8 @@ class ChatServer:
             text = str(json.loads(raw)["error"]["message"])
         except (ValueError, LookupError, TypeError):
             text = raw
-        key = self._key()
         # Some servers quote the key that they refuse.
-        shown = " ".join(text.split() if key is None else text.replace(key, "***").split())
+        shown = " ".join(redact(text).split())
         return shown[:200] or str(error.reason)
 
     def _key(self) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final, cast
 
 import torch
@@ -22,11 +23,13 @@ from kltune.rewards.context import RewardContext
 from kltune.rewards.fingerprint import digest
 from kltune.spec.rewards import RewardModelSpec
 from kltune.tasks.protocol import Sample
+from kltune.trainer.hub import first_words
+from kltune.trainer.sources import pickle_words
 
 LOG = logging.getLogger(__name__)
 
 _LOADING: Final = (OSError, ValueError, ImportError, RuntimeError, KeyError, SafetensorError)
-_WEIGHTS: Final = ("*.safetensors", "*.bin", "config.json", "tokenizer.json")
+_WEIGHTS: Final = ("*.safetensors", "config.json", "tokenizer.json")
 
 
 class RewardModel:
@@ -115,7 +118,7 @@ class RewardModel:
                 model, found = cast(
                     "tuple[PreTrainedModel, Mapping[str, Any]]",
                     AutoModelForSequenceClassification.from_pretrained(
-                        self._source, dtype=dtype, output_loading_info=True
+                        self._source, dtype=dtype, output_loading_info=True, use_safetensors=True
                     ),
                 )
         except _LOADING as error:
@@ -140,13 +143,18 @@ class RewardModel:
             raise self._unloadable(error) from error
 
     def _unloadable(self, error: BaseException) -> KltuneError:
-        first = (str(error).strip() or type(error).__name__).splitlines()[0]
+        first = first_words(error, switch=None)
         model = f"{self._field}.model: {self._spec.model!r}"
+        if self._is_hub and not self._spec.model[:1].isalnum():  # ./mine, /mine, ~/mine
+            return SpecError(f"{model}: there is no such folder")
         if self._is_hub:
             return EnvironmentMissingError(
                 f"{model} is no folder here and could not be had from the hub: {first}"
             )
-        return SpecError(f"{model} could not be loaded: {first}")
+        names = [path.name for path in Path(self._source).iterdir()]
+        is_safe = any(name.endswith(".safetensors") for name in names)
+        advice = "" if is_safe else pickle_words(names)
+        return SpecError(f"{model} could not be loaded: {first}{advice}")
 
 
 def _refuse_other_heads(config: Any, spec: RewardModelSpec, field: str) -> None:

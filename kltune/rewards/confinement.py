@@ -1,10 +1,12 @@
 """Run inside a child process before foreign code: what it may use is taken away, for good and for its children.
 
 Stand-alone: it is started as a file, in isolated mode, and imports nothing of kltune. The kernel
-does the work: resource limits; no_new_privs; a seccomp filter without sockets, signals to others,
-debugging, other owners and modes of files, and leaving the process group (which is killed in the
-end); Landlock against writing outside the working folder. Where the kernel lacks one of
-the last two, the rest holds, and what is missing is said. Reading files is not prevented.
+does the work: resource limits; no_new_privs; a seccomp filter without sockets, new processes (threads are
+allowed: the limits hold for each process, so a second one would double them), signals to others, debugging,
+other owners and modes of files, and leaving the process group (which is killed in the end); Landlock
+against writing outside the working folder. Where the kernel lacks one of the last two, the rest holds, and
+what is missing is said. Reading files is not prevented, nor is the number of files that are written in the
+time allowed: the folder goes with the process.
 """
 
 from __future__ import annotations
@@ -23,7 +25,12 @@ _PR_SET_SECCOMP = 22
 _SECCOMP_MODE_FILTER = 2
 _ALLOW = 0x7FFF0000
 _EPERM = 0x00050000 | errno.EPERM
-# x86_64 and aarch64: architecture of the audit interface, then the numbers of the calls.
+_ENOSYS = 0x00050000 | errno.ENOSYS
+"""What the C library takes for an old kernel: it then uses `clone`, whose flags a filter can read."""
+_CLONE_THREAD = 0x10000
+_FLAGS_AT = 16
+"""Of the first argument (its lower half), in what a filter sees of a call."""
+# x86_64 and aarch64: architecture of the audit interface, the numbers of the calls, those of clone and clone3.
 _ARCHITECTURES = {
     "x86_64": (0xC000003E, {
         "socket": 41, "socketpair": 53, "ptrace": 101, "kill": 62, "tkill": 200, "tgkill": 234,
@@ -33,7 +40,8 @@ _ARCHITECTURES = {
         "keyctl": 250, "add_key": 248, "request_key": 249, "perf_event_open": 298,
         "setsid": 112, "setpgid": 109, "chmod": 90, "fchmod": 91, "fchmodat": 268, "fchmodat2": 452,
         "chown": 92, "fchown": 93, "lchown": 94, "fchownat": 260, "setxattr": 188, "prlimit64": 302,
-    }),
+        "fork": 57, "vfork": 58,
+    }, (56, 435)),
     "aarch64": (0xC00000B7, {
         "socket": 198, "socketpair": 199, "ptrace": 117, "kill": 129, "tkill": 130, "tgkill": 131,
         "rt_sigqueueinfo": 138, "rt_tgsigqueueinfo": 240, "process_vm_readv": 270,
@@ -42,8 +50,12 @@ _ARCHITECTURES = {
         "keyctl": 219, "add_key": 217, "request_key": 218, "perf_event_open": 241,
         "setsid": 157, "setpgid": 154, "fchmod": 52, "fchmodat": 53, "fchmodat2": 452,
         "fchown": 55, "fchownat": 54, "setxattr": 5, "prlimit64": 261,
-    }),
+    }, (220, 435)),
 }  # fmt: skip
+_CAPABILITIES = 0x20080522
+"""The third version of their interface."""
+_KEPT_CAPABILITIES = 0b110
+"""Reading files of others, where an interpreter of somebody else's is run as root; Landlock keeps it from writing."""
 _X32 = 0x40000000
 _LANDLOCK = (444, 445, 446)
 _LANDLOCK_WRITES = 0b1_1111_1111_0010
@@ -68,18 +80,33 @@ def confine(memory_bytes: int, file_bytes: int, cpu_seconds: int, folder: str) -
     libc: Any = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     lost: list[str] = []
+    if not _drop_capabilities(libc):
+        lost.append("what this process may do beyond its user's rights is kept")
     if not _forbid_writing(libc, folder):
         lost.append("writing outside its folder is not prevented")
     if not _forbid_calls(libc):
-        lost.append("the network and signals to other processes are not prevented")
+        lost.append("the network, new processes and signals to others are not prevented")
     return lost
+
+
+def _drop_capabilities(libc: Any) -> bool:
+    """Root alone has any. Of them all, seeing the environment of other processes matters: keys lie there."""
+    header = ctypes.create_string_buffer(struct.pack("Ii", _CAPABILITIES, 0), 8)
+    kept = struct.pack("IIIIII", _KEPT_CAPABILITIES, _KEPT_CAPABILITIES, 0, 0, 0, 0)
+    now = ctypes.create_string_buffer(24)
+    if libc.capget(header, now) != 0:
+        return False
+    has = struct.unpack("IIIIII", now.raw)
+    wanted = struct.unpack("IIIIII", kept)
+    data = struct.pack("IIIIII", *(a & b for a, b in zip(has, wanted, strict=True)))
+    return libc.capset(header, ctypes.create_string_buffer(data, 24)) == 0
 
 
 def _forbid_calls(libc: Any) -> bool:
     known = _ARCHITECTURES.get(platform.machine())
     if known is None or sys.maxsize < 2**32:
         return False
-    architecture, calls = known
+    architecture, calls, (clone, clone3) = known
     numbers = sorted(set(calls.values()))
     load_architecture = struct.pack("HBBI", 0x20, 0, 0, 4)
     load_number = struct.pack("HBBI", 0x20, 0, 0, 0)
@@ -88,11 +115,19 @@ def _forbid_calls(libc: Any) -> bool:
         struct.pack("HBBI", 0x15, 1, 0, architecture),  # another architecture: refused
         struct.pack("HBBI", 0x06, 0, 0, _EPERM),
         load_number,
-        struct.pack("HBBI", 0x35, len(numbers) + 1, 0, _X32),  # the other numbering of x86
+        struct.pack("HBBI", 0x35, len(numbers) + 5, 0, _X32),  # the other numbering of x86
     ]
     for i, number in enumerate(numbers):
-        program.append(struct.pack("HBBI", 0x15, len(numbers) - i, 0, number))
-    program += [struct.pack("HBBI", 0x06, 0, 0, _ALLOW), struct.pack("HBBI", 0x06, 0, 0, _EPERM)]
+        program.append(struct.pack("HBBI", 0x15, len(numbers) + 4 - i, 0, number))
+    program += [
+        struct.pack("HBBI", 0x15, 5, 0, clone3),
+        struct.pack("HBBI", 0x15, 0, 2, clone),
+        struct.pack("HBBI", 0x20, 0, 0, _FLAGS_AT),
+        struct.pack("HBBI", 0x45, 0, 1, _CLONE_THREAD),  # a thread: allowed, the next; else refused
+        struct.pack("HBBI", 0x06, 0, 0, _ALLOW),
+        struct.pack("HBBI", 0x06, 0, 0, _EPERM),
+        struct.pack("HBBI", 0x06, 0, 0, _ENOSYS),
+    ]
     code = ctypes.create_string_buffer(b"".join(program))
     header = ctypes.create_string_buffer(
         struct.pack("HxxxxxxP", len(program), ctypes.addressof(code))

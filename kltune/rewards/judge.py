@@ -93,7 +93,7 @@ class Judge:
         known = self.record.find(messages)
         if known is not None:
             return known
-        self.record.begin()
+        claim = self.record.begin(messages)
         reply = None
         try:
             reply = self._server.ask(messages)
@@ -102,7 +102,7 @@ class Judge:
             if self.record.calls == 0:
                 raise
         finally:
-            self.record.end(messages, reply)
+            self.record.end(claim, messages, reply)
         return None if reply is None else reply.text
 
 

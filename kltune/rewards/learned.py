@@ -130,7 +130,7 @@ class LearnedReward:
     def load(cls, folder: Path, encode_prompt: EncodePrompt | None = None) -> LearnedReward:
         """Read what ``save`` wrote, in fp32; SpecError if it is absent or of another schema."""
         facts = _read_facts(folder)
-        trunk = AutoModel.from_pretrained(folder, dtype=torch.float32)
+        trunk = AutoModel.from_pretrained(folder, dtype=torch.float32, use_safetensors=True)
         head_state = load_file(folder / _HEAD)
         head = nn.Linear(head_state["weight"].shape[1], 1)
         head.load_state_dict(head_state)

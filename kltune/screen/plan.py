@@ -44,6 +44,10 @@ class Plan:
     """Requests to language models as judges, at most; those for the reference come on top."""
     placement: str | None = None
     """Processes and threads, like ``2 workers of 1 thread``; none where nobody chose them."""
+    disk_bytes: int | None = None
+    """Of the study on disk, at most; none where nobody estimated it."""
+    disk: str | None = None
+    """The same in words, with what a trial takes."""
 
 
 def dry_run_table(plan: Plan) -> Group:
@@ -71,6 +75,8 @@ def dry_run_table(plan: Plan) -> Group:
     facts.add_row("Time", Text(f"{time}; less where guards and pruning end trials early"))
     memory = "not estimated" if plan.memory_gib is None else f"about {number(plan.memory_gib)} GiB"
     facts.add_row("Memory", Text(memory))
+    if plan.disk is not None:
+        facts.add_row("Disk", Text(plan.disk))
     facts.add_row("Proxy calls", Text(f"at most {plan.reward_calls:,} completions"))
     facts.add_row("Gold calls", Text(f"at most {plan.gold_calls:,} completions"))
     if plan.judge_calls:

@@ -62,6 +62,9 @@ class Progress:
     """Trial number and what a guard warned of, the latest last; of trials that run."""
     recent: deque[TrialOutcome] = field(default_factory=lambda: deque[TrialOutcome](maxlen=RECENT))
     num_ended: int = 0
+    """Before this session, and in it by this process."""
+    elsewhere: int = 0
+    """Ended in this session by other processes on the study, so far as is known."""
     best: tuple[int, float] | None = None
     tokens: int = 0
     steps: int = 0
@@ -135,10 +138,12 @@ class Progress:
     def left_s(self) -> float | None:
         """Seconds left at the measured pace; a coming trial counts as many steps as the ended ones took.
 
-        None before a trial's worth of steps is known, and where nothing is left.
+        None before a trial's worth of steps is known, where others work too, and where nothing is left.
         """
         ended_here = self.num_ended - self.scope.ended_before
         timed = self.steps - 1
+        if self.elsewhere:
+            return None  # the pace of others is not known here
         if self.first_step is None or timed < 1 or (not ended_here and timed < self.scope.steps):
             return None
         usual = self.ended_steps / ended_here if ended_here else self.scope.steps

@@ -230,9 +230,7 @@ _SEVERAL = "the limits on "
 
 def _counts(progress: Progress) -> str:
     scope = progress.scope
-    words = (
-        f"{progress.num_ended}/{scope.trials} trials ended, {duration(progress.elapsed_s)} so far"
-    )
+    words = f"{progress.num_ended + progress.elsewhere}/{scope.trials} trials ended, {duration(progress.elapsed_s)} so far"
     left, pace = progress.left_s, progress.tokens_per_s
     if left is not None:
         words += f", about {duration(left)} left"

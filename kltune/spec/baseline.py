@@ -21,7 +21,7 @@ from pydantic import (
 
 from kltune.spec.closed import Closed, FieldProblems
 from kltune.spec.penalty import Penalty
-from kltune.spec.recipes import RECIPES, Recipe
+from kltune.spec.recipes import RECIPES, Recipe, unknown_words
 from kltune.spec.trial import CONTROLLER_CLIP, ControllerKind
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}")
@@ -148,7 +148,7 @@ def known(baselines: Sequence[str | BaselineSpec]) -> None:
     unknown = [one for one in baselines if isinstance(one, str) and one not in RECIPES]
     if unknown:
         raise ValueError(
-            f"unknown recipe {unknown[0]!r}; known: {', '.join(sorted(RECIPES))}; or write it out: "
+            f"{unknown_words(unknown[0])}; a setting of your own is written out: "
             "{name, penalty, beta, beta_in, ...}"
         )
     first: dict[str, int] = {}
@@ -163,6 +163,20 @@ def known(baselines: Sequence[str | BaselineSpec]) -> None:
 def setting(baseline: str | BaselineSpec) -> Recipe | BaselineSpec:
     """What a line of ``baselines`` stands for; a name must be known."""
     return RECIPES[baseline] if isinstance(baseline, str) else baseline
+
+
+def repeats(baselines: Sequence[str | BaselineSpec]) -> list[tuple[str, str]]:
+    """Recipes that are one setting under two names: the second trial would be the first one again."""
+    found: list[tuple[str, str]] = []
+    first: dict[tuple[object, ...], str] = {}
+    for place, name in enumerate(baselines):
+        if not isinstance(name, str):
+            continue
+        other = first.setdefault(RECIPES[name].setting, name)
+        if other != name:
+            text = f"{name} is the setting of {other} under another name, so its trial repeats that one"
+            found.append((f"baselines.{place}", text))
+    return found
 
 
 def baseline_problems(

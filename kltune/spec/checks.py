@@ -22,7 +22,7 @@ from kltune.spec.task import BuiltinTask
 
 _KLTUNE: Final = Path(__file__).parents[1]
 _HUB_ID: Final = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
-_WEIGHTS: Final = ("*.safetensors", "*.bin")
+_WEIGHTS: Final = "*.safetensors"
 
 
 def check_paths(loaded: LoadedSpec) -> None:
@@ -89,8 +89,12 @@ def _folder_problem(loaded: LoadedSpec) -> str | None:
         return None if is_there else f"no {model.gguf_file} in {folder}"
     if not (folder / "config.json").is_file():
         return f"no config.json in {folder}: not a Transformers model (for a GGUF, set gguf_file)"
-    if not any(path for pattern in _WEIGHTS for path in folder.glob(pattern)):
-        return f"no weights ({' or '.join(_WEIGHTS)}) in {folder}"
+    if not any(folder.glob(_WEIGHTS)):
+        pickled = sorted(path.name for path in folder.glob("*.bin"))
+        why = (
+            f"; {pickled[0]} is a pickle, which can run any code when it is read" if pickled else ""
+        )
+        return f"no weights ({_WEIGHTS}) in {folder}{why}"
     return None
 
 

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import posixpath
 
+from kltune.spec.baseline import repeats
 from kltune.spec.controller_doubts import controller_doubts
 from kltune.spec.guard_doubts import guard_doubts
+from kltune.spec.kinship import kin_doubt, kinship, leaves
 from kltune.spec.penalty import Penalty
 from kltune.spec.problems import Problem
 from kltune.spec.scorers import FunctionSpec, Gold, function_of, functions_of
@@ -28,6 +30,8 @@ def find_doubts(spec: StudySpec) -> list[str]:
         *_step_doubts(spec),
         *_algorithm_doubts(spec),
         *_gold_doubts(spec),
+        *_kin_doubts(spec),
+        *(Problem(field, text) for field, text in repeats(spec.baselines)),
         *guard_doubts(spec),
     )
     return [str(doubt) for doubt in doubts]
@@ -114,6 +118,22 @@ def _gold_doubts(spec: StudySpec) -> list[Problem]:
             again = f"{functions[0].function} is the function" if functions else "is the judgement"
             text = f"{again} of {first} again, so it adds no other judgement"
             doubts.append(Problem(field, text))
+    return doubts
+
+
+def _kin_doubts(spec: StudySpec) -> list[Problem]:
+    """A proxy that is near the gold, and may be meant so."""
+    task = spec.task
+    if not isinstance(task, TaskSpec):
+        return []
+    golds = {"task.gold": task.gold, **{f"task.golds.{n}": g for n, g in task.golds.items()}}
+    doubts: list[Problem] = []
+    for field, proxy in leaves("task.proxy", task.proxy):
+        for name, given in golds.items():
+            for other, gold in leaves(name, given):
+                kind = kinship(proxy, gold)
+                if kind in ("kin", "check"):
+                    doubts.append(Problem(field, kin_doubt(kind, other)))
     return doubts
 
 

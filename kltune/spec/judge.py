@@ -17,6 +17,7 @@ from pydantic import (
     model_validator,
 )
 
+from kltune.masking import name_secret
 from kltune.spec.closed import Closed, FieldProblems
 from kltune.spec.duration import seconds
 
@@ -111,6 +112,8 @@ class JudgeSpec(Closed):
             raise ValueError(
                 "must be the name of an environment variable, not the key itself (got no name; not shown)"
             )
+        if name is not None:
+            name_secret(name)  # as early as can be: what is started from here hides its value too
         return name
 
     @field_validator("ask")

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from pydantic import ValidationError
-from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from kltune.errors import SpecError
 from kltune.spec.problems import Problem, describe, message
 from kltune.spec.study import StudySpec
+from kltune.spec.yaml_text import parse_yaml, read_bounded
 
 SCHEMA: Final = 1
 """Version of resolved.json."""
@@ -47,6 +47,18 @@ def load_spec(path: Path, overrides: Sequence[str] = ()) -> LoadedSpec:
     if spec is None or problems:
         raise SpecError(message(path, [*problems, *found]))
     return LoadedSpec(spec=spec, text=text, path=path, overrides=tuple(overrides))
+
+
+def with_overrides(spec: StudySpec, overrides: Sequence[str]) -> StudySpec:
+    """A spec with ``key.sub=value`` laid on top of everything in force.
+
+    Raises `SpecError` with all mistakes in one message.
+    """
+    raw, problems = _override(spec.model_dump(mode="json", by_alias=True), overrides)
+    changed, found = _validate(raw)
+    if changed is None or problems:
+        raise SpecError(message("--set", [*problems, *found]))
+    return changed
 
 
 def resolve_path(loaded: LoadedSpec, text: str) -> Path:
@@ -83,13 +95,15 @@ def from_resolved(data: Mapping[str, Any]) -> StudySpec:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_bytes().decode("utf-8")
+        return read_bounded(path).decode("utf-8")
     except FileNotFoundError:
         raise SpecError(f"{path}: no such file{_similar(path)}") from None
     except IsADirectoryError:
         raise SpecError(f"{path}: is a folder; a spec is a YAML file") from None
     except UnicodeDecodeError as error:
         raise SpecError(f"{path}: is not UTF-8 text (byte {error.start})") from None
+    except ValueError as error:
+        raise SpecError(f"{path}: {error}") from None
     except OSError as error:
         raise SpecError(f"{path}: can't be read: {error.strerror}") from None
 
@@ -121,15 +135,13 @@ def _yaml(text: str) -> Any:
         ValueError: what is wrong and, where known, in which line and column.
     """
     try:
-        return YAML(typ="safe", pure=True).load(text)
+        return parse_yaml(text)
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = "" if mark is None else f"line {mark.line + 1}, column {mark.column + 1}: "
         raise ValueError(f"{place}{error.problem or error.context}") from None
     except YAMLError as error:
         raise ValueError(f"not YAML: {' '.join(str(error).split())}") from None
-    except RecursionError:
-        raise ValueError("not YAML that can be read: too deeply nested") from None
 
 
 def _override(

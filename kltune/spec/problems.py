@@ -12,6 +12,7 @@ from typing import Any, Union, cast, get_args, get_origin
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
+from kltune.masking import redact
 from kltune.spec.closed import FieldProblems
 
 _PLAIN = {
@@ -100,7 +101,8 @@ def _got(value: object) -> str:
         return f"(got {json.dumps(value)})"
     shortener = reprlib.Repr()
     shortener.maxstring = shortener.maxother = 60
-    return f"(got {shortener.repr(value)})"
+    # A key that is misspelt may have an address with its password as its value.
+    return f"(got {shortener.repr(redact(value) if isinstance(value, str) else value)})"
 
 
 def _field_path(error: ErrorDetails, model: type[BaseModel]) -> tuple[list[str], bool]:

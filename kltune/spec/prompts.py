@@ -19,15 +19,16 @@ from pydantic import (
 
 from kltune.spec.closed import Closed, FieldProblems
 
-Format = Literal["jsonl", "csv", "parquet", "text", "datasets"]
+Format = Literal["jsonl", "json", "csv", "parquet", "text", "datasets"]
 """How a prompts file is written."""
 
-ENDINGS: Final = "a .jsonl, .csv, .tsv, .parquet or .txt file (one prompt a line), or a folder that datasets saved"
+ENDINGS: Final = "a .jsonl, .json, .csv, .tsv, .parquet or .txt file (one prompt a line), or a folder that datasets saved"
 """What a prompts file may be, in words."""
 
 _FORMATS: Final[Mapping[str, Format]] = MappingProxyType(
     {
         ".jsonl": "jsonl",
+        ".json": "json",
         ".csv": "csv",
         ".tsv": "csv",
         ".parquet": "parquet",
@@ -108,8 +109,8 @@ class PromptsSpec(Closed):
     """A data set of the hub, by its id; needs the extra kltune[datasets]. No code of the hub is run."""
 
     format: Format | None = None
-    """How the file is written; none: by its ending (.jsonl, .csv, .tsv, .parquet, .txt; a folder that
-    `datasets` saved). CSV: every value is text."""
+    """How the file is written; none: by its ending (.jsonl, .json, .csv, .tsv, .parquet, .txt; a folder that
+    `datasets` saved). json: an array of objects. CSV: every value is text."""
 
     config: str | None = None
     """Which of the data set's configurations."""
@@ -129,6 +130,9 @@ class PromptsSpec(Closed):
 
     limit: PositiveInt | None = None
     """At most so many rows, chosen by ``task.splits.seed``."""
+
+    words: PositiveInt | None = None
+    """Only so many words from the start of each prompt, to be continued; none: all of it. Not for messages."""
 
     @field_validator("columns")
     @classmethod

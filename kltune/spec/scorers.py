@@ -209,6 +209,13 @@ class ErrorsSpec(Closed):
     can't be scored for errors."""
 
 
+def part_names(reward: object) -> tuple[str, ...]:
+    """What the parts of a weighted reward are called, in order; none of any other."""
+    return (
+        tuple(part.called for part in reward.weighted) if isinstance(reward, WeightedSpec) else ()
+    )
+
+
 def functions_of(reward: object) -> tuple[FunctionSpec, ...]:
     """Every function that a reward calls: itself, or its parts."""
     if isinstance(reward, str | FunctionSpec):

@@ -25,6 +25,7 @@ from kltune.spec.objective import ObjectiveSpec, unknown_golds
 from kltune.spec.penalty import Penalty
 from kltune.spec.price import PriceSpec
 from kltune.spec.search import SearchSpec, biased_problems
+from kltune.spec.storage import StorageSpec
 from kltune.spec.task import Task
 from kltune.spec.trainer import TrainerSpec
 from kltune.spec.trial import CONTROLLER_CLIP, BetaUnit, KLUnit
@@ -133,6 +134,7 @@ class StudySpec(Closed):
     budget: BudgetSpec
     sampler: SamplerSpec = SamplerSpec()
     tracking: TrackingSpec = TrackingSpec()
+    storage: StorageSpec = StorageSpec()
     kl_unit: KLUnit = KLUnit.TOKEN
     """What target_kl and KL limits are in."""
 
@@ -156,6 +158,11 @@ class StudySpec(Closed):
     @classmethod
     def _name_is_builtin(cls, value: Any) -> Any:
         return {"builtin": value} if isinstance(value, str) else value
+
+    @field_validator("storage", mode="before")
+    @classmethod
+    def _address_alone(cls, value: Any) -> Any:
+        return {"url": value} if isinstance(value, str) else value
 
     @field_validator("baselines")
     @classmethod

@@ -29,7 +29,7 @@ class TaskSpec(Closed):
     """A task of the user."""
 
     prompts: Prompts
-    """A file (.jsonl, .csv, .tsv, .parquet, .txt, a folder of `datasets`): column ``prompt``, optional ``split``,
+    """A file (.jsonl, .json, .csv, .tsv, .parquet, .txt, a folder of `datasets`): column ``prompt``, optional ``split``,
     other columns go to the scorers. Or ``{path: or dataset:, prompt:, columns:, ...}``."""
 
     proxy: Proxy

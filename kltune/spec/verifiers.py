@@ -91,5 +91,5 @@ class CodeVerifierSpec(Closed):
     file_mib: PositiveInt = 1
     """Largest file that a test may write, in MiB."""
 
-    parallel: PositiveInt = 1
-    """Tests at once."""
+    parallel: PositiveInt | None = None
+    """Tests at once; none: as many as this process may use cores."""

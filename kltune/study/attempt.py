@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from kltune.errors import DiskError
 from kltune.guard.alarm import Action, Alarm
 from kltune.guard.curves import lean
 from kltune.guard.judge import StepWatch, evaluation_alarms, step_alarms
@@ -30,6 +32,8 @@ from kltune.trial.objective import (
 )
 from kltune.trial.outcome import STATE_OF, StopReason, TrialOutcome, TrialState, Verdict
 from kltune.trial.record import read_profiles, read_trial
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclass
@@ -172,6 +176,17 @@ class Attempt:
             constraint=worth.constraint if is_told else None,
             best_step=worth.best_step if is_told else None,
         )
+
+    def record(self, outcome: TrialOutcome, *, is_best_effort: bool) -> None:
+        """Write the end into the trial's folder; ``is_best_effort``: where the disk takes no more, say so and go on."""
+        try:
+            self.folder.append_outcome(outcome)
+        except DiskError as error:
+            if not is_best_effort:
+                raise
+            _logger.warning(
+                "trial %d: its end is in the storage only (%s)", outcome.trial_number, error
+            )
 
     def _worth(self, verdict: Verdict) -> Worth:
         return judge_trial(

@@ -6,18 +6,16 @@ says of every process which files it has open and which of them are locked (proc
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import os
-import platform
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, Literal
+from typing import Literal
 
+from kltune.study.crew import Member, members
+from kltune.study.machine import PROC, lives, this_machine
 from kltune.study.place import LOCK
-
-PROC: Final = Path("/proc")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +31,57 @@ class Holder:
     """Unix seconds at which it took the study."""
     is_gone: bool = False
     """Whether ``pid`` surely was a process of this machine and works here no more."""
+    crew: tuple[Member, ...] = ()
+    """Members of the search that is under way: those that live, those that died, and those nobody here can tell of."""
+
+    @property
+    def lead(self) -> Member | None:
+        """The sweep among them, if it lives."""
+        return next((m for m in self.crew if m.role == "sweep" and m.is_alive), None)
+
+    @property
+    def workers(self) -> tuple[Member, ...]:
+        """The workers among them that live."""
+        return tuple(m for m in self.crew if m.role == "worker" and m.is_alive)
+
+    @property
+    def dead(self) -> tuple[Member, ...]:
+        """Members whose process is gone without a word."""
+        return tuple(m for m in self.crew if m.is_alive is False)
+
+    @property
+    def distant(self) -> tuple[Member, ...]:
+        """Members on other machines of which only leases can tell whether they live."""
+        return tuple(m for m in self.crew if m.is_alive is None)
 
 
 def find_holder(study_path: Path, proc: Path = PROC) -> Holder:
-    """Look who holds the study; nothing is opened for writing, locked or made."""
+    """Look who works in the study; its lock is not touched, nothing is opened for writing or made."""
+    found = _of_lock(study_path, proc)
+    crew = tuple(members(study_path))
+    if not crew:
+        return found
+    found = replace(found, crew=crew)
+    if found.state == "held":
+        return found
+    working = [found.lead] if found.lead is not None else list(found.workers)
+    if working:
+        first, since = working[0], min(member.started for member in crew)
+        return replace(
+            found,
+            state="held",
+            pid=first.pid,
+            command=f"kltune {first.role}",
+            since=since,
+            is_gone=False,
+        )
+    if found.distant:
+        return replace(found, state="unknown", is_gone=False)
+    return replace(found, pid=found.dead[0].pid, is_gone=True)
+
+
+def _of_lock(study_path: Path, proc: Path) -> Holder:
+    """Who wrote the lock file and holds it."""
     lock = study_path / LOCK
     try:
         words = lock.read_text(encoding="utf-8", errors="replace").split()
@@ -49,7 +94,7 @@ def find_holder(study_path: Path, proc: Path = PROC) -> Holder:
     process = proc / words[0]
     is_here = words[1:] == [this_machine()]  # earlier versions wrote the process alone
     if not process.is_dir():
-        if not proc.is_dir() and _lives(pid):
+        if not proc.is_dir() and lives(pid):
             return Holder("unknown", pid)
         return Holder("free", pid, is_gone=is_here)
     try:
@@ -63,22 +108,14 @@ def find_holder(study_path: Path, proc: Path = PROC) -> Holder:
     return Holder("unknown" if is_held is None else "held", pid, _command(process), since)
 
 
-def this_machine() -> str:
-    """What tells apart where the number of a process means something: one boot, and one container of it."""
-    try:
-        boot = (PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-        return f"{boot}/{(PROC / 'self/ns/pid').readlink()}"
-    except OSError:
-        digest = hashlib.sha256(platform.node().encode(errors="replace")).hexdigest()
-        return digest[:32]  # a system without /proc: its name, which nobody else need read
-
-
 def is_at_work(study_path: Path) -> bool | None:
     """Whether another process surely works in the study; None where that can't be seen.
 
     The caller's own hold does not count: a sweep that writes its report has ended its trials.
     """
     holder = find_holder(study_path)
+    if any(not (m.is_here and m.pid == os.getpid()) for m in holder.crew if m.is_alive):
+        return True
     if holder.state == "unknown":
         return None
     return holder.state == "held" and holder.pid != os.getpid()
@@ -95,16 +132,6 @@ def _is_locked(process: Path, descriptor: str, lock: Path) -> bool:
     except OSError:  # closed meanwhile, or no file at all
         return False
     return any(line.startswith("lock:") for line in facts.splitlines())
-
-
-def _lives(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 def _command(process: Path) -> str:

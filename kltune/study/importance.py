@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,9 +12,11 @@ from typing import Any
 import optuna
 from optuna.trial import FrozenTrial, TrialState
 
-from kltune.errors import StudyError
+from kltune.errors import EnvironmentMissingError, RunError, StudyError
 from kltune.statistics.explained import Drawn, Explained, WhyNot, explain
-from kltune.study.storage import reading
+from kltune.study.reading import reading
+
+_logger = logging.getLogger(__name__)
 
 SMALLEST_NUMBER = 6
 """Completed trials with parameters below which nothing is said: a parabola and a mean take three."""
@@ -59,6 +62,10 @@ def measure_importance(study_path: Path) -> Importance:
             return importance_of(study)
     except StudyError as error:
         return Importance(unavailable=str(error))
+    except (EnvironmentMissingError, RunError) as error:
+        # Reports are passed on: where the server is stays in the log.
+        _logger.warning("%s", error)
+        return Importance(unavailable="the study's database server can't be used from here")
 
 
 def importance_of(study: optuna.Study) -> Importance:

@@ -2,46 +2,45 @@
 
 What comes next follows from what the storage holds, not from a queue: trials that need
 another attempt, then fixed trials, Sobol points, and the sampler. A trial has one number
-for life, the rank of its first attempt; each attempt is an Optuna trial of its own.
+for life, the rank of its first attempt; each attempt is an Optuna trial of its own, made
+whole in one commit.
 
 The budget counts trials that are complete, pruned or running. A failed one is tried again
 within ``budget.retries``, then left; it is not replaced in the same session (so a search
 that always fails ends), and the same command again gives it another chance. An
 interrupted one goes on from its checkpoint and is counted as no failure.
+
+Any number of members may work on one study: whatever is decided is decided while holding
+the study's turn, so that all of this holds over all of them.
 """
 
 from __future__ import annotations
 
 import logging
-import warnings
-from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from pathlib import Path
+import time
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
 
-import optuna
 from optuna.exceptions import UpdateFinishedTrialError
 from optuna.trial import FrozenTrial, TrialState
 
-from kltune.spec.trial import TrialSpec
-from kltune.study.lease import Lease
+from kltune.study import crew
+from kltune.study.asked import Asked, BestTrial
+from kltune.study.crew import Membership
+from kltune.study.lease import STORAGE_ERRORS, Lease
 from kltune.study.lives import (
-    ATTR_ATTEMPT,
     ATTR_LOST,
     ATTR_MAY_RETRY,
-    ATTR_NUMBER,
     ATTR_ORIGIN,
-    ATTR_RETRY_OF,
+    ATTR_REASON,
     ATTR_SETTING,
     MOST_LOST,
-    Life,
     attrs_of,
-    is_fixed,
     lives_of,
-    needs_another,
     stored_setting,
     times_lost,
 )
+from kltune.study.order import Order
 from kltune.study.pruner import (
     ATTR_EVALS,
     Peers,
@@ -51,13 +50,17 @@ from kltune.study.pruner import (
     judge_against_peers,
     pack_standings,
 )
-from kltune.study.sampler import plan_search
-from kltune.study.space import Params, PlannedTrial, sobol_params, suggest
+from kltune.study.space import PlannedTrial
 from kltune.study.storage import OpenStudy
+from kltune.study.takeover import end_dead
 from kltune.trial import outcome as outcomes
-from kltune.trial.folder import TrialFolder
 from kltune.trial.outcome import STATE_OF, StopReason, TrialOutcome, Verdict
 from kltune.trial.words import is_noise
+
+__all__ = ("Asked", "BestTrial", "Ledger")
+
+ATTR_SESSION = "kltune.session_from"
+"""Of the study: Optuna trials that were there when its present session began, with the first member."""
 
 _OPTUNA_STATE = {
     outcomes.TrialState.COMPLETE: TrialState.COMPLETE,
@@ -68,90 +71,123 @@ _OPTUNA_STATE = {
 _logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """One attempt of a trial, to be run now."""
-
-    optuna_trial: optuna.Trial
-    trial_number: int
-    attempt: int
-    """1 for the first attempt."""
-    origin: str
-    """``baseline:NAME``, ``zero``, ``noise:SEED``, ``sobol``, ``tpe`` or ``random``."""
-    setting: TrialSpec
-    resume_from: Path | None
-    """Checkpoint of an earlier attempt."""
-
-    @property
-    def is_fixed(self) -> bool:
-        """Whether it is a comparison arm, which peers never prune."""
-        return is_fixed(self.origin)
-
-
-@dataclass(frozen=True, slots=True)
-class BestTrial:
-    """The best feasible trial that is complete."""
-
-    trial_number: int
-    value: float
-    setting: TrialSpec
-
-
 class Ledger:
     """The one place that knows how trials are kept."""
 
-    def __init__(self, opened: OpenStudy, fixed: Sequence[PlannedTrial] = ()) -> None:
+    def __init__(
+        self,
+        opened: OpenStudy,
+        fixed: Sequence[PlannedTrial] = (),
+        member: Membership | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``member``: this process among those that work on the study; none where it holds it alone.
+
+        ``clock``: seconds, by which the signs of other members are watched.
+        """
         self.opened = opened
         self._study = opened.optuna_study
         self._spec = opened.spec
-        self._fixed = fixed
-        self._plan = plan_search(opened.spec)
-        self._sobol = sobol_params(opened.spec.search, self._plan.sobol, opened.spec.seed)
+        self._member = member
+        self._session_from = opened.num_before
         self._standings: dict[int, dict[int, Standing]] = {}
         self._peers = Peers(opened.spec.objective)
-        self._lease = Lease(opened)
+        self.lease = Lease(opened, member, clock)
+        """Signs of life, given and watched."""
+        self._order = Order(opened, fixed, self.lease)
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other processes may work on the study."""
+        return self._member is not None
+
+    @contextmanager
+    def at_work(self, should_stop: Callable[[], str | None]) -> Generator[None]:
+        """Give signs of life while the block runs; once asked to stop, wait for no database."""
+        self.opened.patience.heed(lambda: should_stop() is not None)
+        try:
+            with self.lease.kept():
+                yield
+        finally:
+            self.opened.patience.heed(lambda: False)
+
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether this session has given the storage up."""
+        return self.opened.patience.has_given_up
 
     def recover(self) -> int:
-        """End the running trials of workers that died, so that they go on; return how many.
+        """Begin to work: end the running trials of workers that died, so that they go on; return how many.
 
-        Whoever holds the study's lock knows that nobody else runs.
+        Where no other member works, all that run have died, and a new session of the study begins: what
+        an earlier one gave up gets another chance.
         """
-        running = [t for t in self._trials() if t.state is TrialState.RUNNING]
-        for trial in running:
-            detail = "its process ended without a word"
-            verdict = Verdict(StopReason.INTERRUPTED, detail)
-            for key, value in attrs_of(verdict).items():
-                self.opened.storage.set_trial_user_attr(
-                    self.opened.trial_id(trial.number), key, value
-                )
-            self._study.tell(trial.number, state=TrialState.FAIL)
-            _logger.warning(
-                "trial %s is taken up again: %s",
-                trial.user_attrs.get(ATTR_NUMBER),
-                detail,
-            )
-        return len(running)
+
+        def begin() -> int:
+            trials = self._trials()
+            if self._is_first(trials):
+                dead = [t for t in trials if t.state is TrialState.RUNNING]
+                self._session_from = len(trials)
+                self._study.set_user_attr(ATTR_SESSION, len(trials))
+            else:
+                dead = self._dead(trials)
+                noted = self._study.user_attrs.get(ATTR_SESSION)
+                self._session_from = noted if isinstance(noted, int) else self.opened.num_before
+            return end_dead(self.opened, trials, dead, is_lone=not self.is_shared)
+
+        return self.opened.decide(begin)
 
     def ask(self) -> Asked | None:
-        """The next attempt to run; none when the budget is used."""
+        """The next attempt to run; none when the budget is used, as far as it can be known now."""
+        token = ""
+
+        def next_one() -> Asked | None:
+            nonlocal token
+            trials = self._trials()
+            token = self._order.new_token(trials, token)
+            if self.is_shared and end_dead(self.opened, trials, self._dead(trials), is_lone=False):
+                trials = self._trials()
+            return self._order.next(trials, self._session_from, token)
+
+        return self.opened.decide(next_one)
+
+    def is_due(self) -> bool:
+        """Whether `ask` would most likely give one; looks without the turn, at little cost."""
         trials = self._trials()
-        lives = lives_of(trials)
-        pending = [
-            life
-            for life in lives
-            if needs_another(life, self.opened.num_before, self._spec.budget.retries)
-        ]
-        used = sum(life[-1].state is not TrialState.WAITING for life in lives) - len(pending)
-        if used >= self._spec.budget.trials:
-            return None
-        if not any(t.state is TrialState.WAITING for t in trials):
-            self._queue_next(lives, pending)
-        with warnings.catch_warnings():
-            # We send the heartbeats that Optuna says ask does not send (kltune.study.lease).
-            warnings.filterwarnings("ignore", message="Heartbeat of storage", category=UserWarning)
-            optuna_trial = self._study.ask()
-        self._lease.take(optuna_trial.number)
-        return self._admit(optuna_trial)
+        return bool(self._dead(trials)) or self._order.is_due(trials, self._session_from)
+
+    def is_settled(self) -> bool:
+        """Whether nothing can be due any more: no other member runs a trial, which might die or fail."""
+        if not self.is_shared:
+            return True
+        return not any(t.state is TrialState.RUNNING for t in self._trials()) and not self.is_due()
+
+    def is_ours(self, asked: Asked) -> bool:
+        """Whether the attempt still counts: asked before anything is written over what a later one would go on from.
+
+        Where the storage can't be asked, it does as long as no other member can have missed this one.
+        """
+        if not self.is_shared:
+            return True
+        number = asked.optuna_trial.number
+        if self.lease.is_lost(number):
+            return False
+        try:
+            trial_id = self.opened.trial_id(number)
+            return self.opened.storage.get_trial(trial_id).state is TrialState.RUNNING
+        except STORAGE_ERRORS:
+            return self.lease.is_fresh()
+
+    def is_taken_over(self, asked: Asked) -> bool:
+        """Whether another member took this one for dead, and the trial over."""
+        trial = self.opened.storage.get_trial(self.opened.trial_id(asked.optuna_trial.number))
+        is_over = trial.state is TrialState.FAIL and ATTR_REASON in trial.user_attrs
+        return self.is_shared and is_over
+
+    def let_go(self, asked: Asked) -> None:
+        """Forget an attempt that was taken over."""
+        self._standings.pop(asked.optuna_trial.number, None)
+        self.lease.drop(asked.optuna_trial.number)
 
     def report(self, asked: Asked, step: int, standing: Standing) -> bool:
         """Record gold on select at ``step``; false where someone else has ended the trial."""
@@ -188,7 +224,8 @@ class Ledger:
         if not may_retry:
             attrs[ATTR_MAY_RETRY] = False
         self._standings.pop(asked.optuna_trial.number, None)
-        try:
+
+        def end() -> None:
             for key, value in attrs.items():
                 asked.optuna_trial.set_user_attr(key, value)
             if outcome.constraint is not None:
@@ -197,6 +234,9 @@ class Ledger:
             self._study.tell(
                 asked.optuna_trial, None if value is None else float(value), state=state
             )
+
+        try:
+            self.opened.decide(end)
         except UpdateFinishedTrialError:
             _logger.warning(
                 "trial %d was ended from outside; its end (%s) stays in its folder only",
@@ -204,6 +244,8 @@ class Ledger:
                 outcome.verdict.detail,
             )
             return False
+        finally:
+            self.lease.drop(asked.optuna_trial.number)
         return True
 
     def judge_lost(self, asked: Asked, detail: str, *, is_alone: bool) -> Verdict:
@@ -216,10 +258,6 @@ class Ledger:
         if times < MOST_LOST:
             return Verdict(StopReason.INTERRUPTED, detail)
         return Verdict(StopReason.ERROR, f"its worker process died {times} times: {detail}")
-
-    def renew(self, running: Sequence[Asked]) -> None:
-        """Send heartbeats if they are due."""
-        self._lease.renew(asked.optuna_trial.number for asked in running)
 
     def best(self) -> BestTrial | None:
         """The complete feasible trial with the highest value; pruned ones never count."""
@@ -245,51 +283,16 @@ class Ledger:
     def _trials(self) -> list[FrozenTrial]:
         return self._study.get_trials(deepcopy=False)
 
-    def _queue_next(self, lives: Sequence[Life], pending: Sequence[Life]) -> None:
-        """Enqueue what is due before the sampler; nothing where the sampler's turn has come."""
-        if pending:
-            first, latest = pending[0][0], pending[0][-1]
-            kept = {
-                k: latest.user_attrs[k]
-                for k in (ATTR_ORIGIN, ATTR_SETTING)
-                if k in latest.user_attrs
-            }
-            self._study.enqueue_trial(latest.params, {**kept, ATTR_RETRY_OF: first.number})
-            return
-        origins = [str(life[0].user_attrs.get(ATTR_ORIGIN)) for life in lives]
-        for fixed in self._fixed:
-            if fixed.origin not in origins:
-                attrs = {ATTR_ORIGIN: fixed.origin, ATTR_SETTING: fixed.setting.model_dump_json()}
-                self._study.enqueue_trial({}, attrs)
-                return
-        free = sum(not is_fixed(origin) for origin in origins)
-        index = origins.count("sobol")
-        if free < self._plan.sobol and index < len(self._sobol):
-            params: Params = self._sobol[index]
-            self._study.enqueue_trial(params, {ATTR_ORIGIN: "sobol"})
+    def _dead(self, trials: Sequence[FrozenTrial]) -> list[FrozenTrial]:
+        """Running trials of members that are gone."""
+        if not self.is_shared:
+            return []
+        return [t for t in trials if t.state is TrialState.RUNNING and self.lease.is_dead(t)]
 
-    def _admit(self, optuna_trial: optuna.Trial) -> Asked:
-        attrs = optuna_trial.user_attrs
-        first = attrs.get(ATTR_RETRY_OF, optuna_trial.number)
-        lives = lives_of(self._trials())
-        number = next(n for n, life in enumerate(lives) if life[0].number == first)
-        origin = attrs.get(ATTR_ORIGIN) or self._who_proposed(optuna_trial)
-        setting = stored_setting(attrs) if is_fixed(origin) else suggest(optuna_trial, self._spec)
-        attempt = len(lives[number])
-        for key, value in {
-            ATTR_NUMBER: number,
-            ATTR_ATTEMPT: attempt,
-            ATTR_ORIGIN: origin,
-            ATTR_SETTING: setting.model_dump_json(),
-        }.items():
-            if attrs.get(key) != value:
-                optuna_trial.set_user_attr(key, value)
-        folder = TrialFolder(self.opened.path, number, attempt)
-        resume_from = folder.checkpoint_to_resume() if attempt > 1 else None
-        return Asked(optuna_trial, number, attempt, origin, setting, resume_from)
-
-    def _who_proposed(self, optuna_trial: optuna.Trial) -> str:
-        """``tpe`` only where its model had told trials to learn from."""
-        if self._plan.sampler == "tpe" and optuna_trial.relative_params:
-            return "tpe"
-        return "random"
+    def _is_first(self, trials: Sequence[FrozenTrial]) -> bool:
+        """Whether no other member works: none is here, and none elsewhere has a trial that runs."""
+        if self._member is None:
+            return True
+        others = crew.others(self.opened.path, self._member.member.id)
+        owners = {self.lease.owner(t) for t in trials if t.state is TrialState.RUNNING}
+        return not any(member.is_alive or member.id in owners for member in others)

@@ -7,8 +7,11 @@ from pathlib import Path
 from kltune.errors import StudyError
 
 DATABASE = "study.db"
+STORAGE = "storage.json"
+"""Where the trials are, of a study that is kept on a database server."""
 LOCK = ".lock"
-_OF_A_STUDY = {DATABASE, "resolved.json", "spec.yaml", "trials", "reference.json"}
+TURN = ".turn"
+_OF_A_STUDY = {DATABASE, STORAGE, "resolved.json", "spec.yaml", "trials", "reference.json"}
 
 
 def is_foreign(study_path: Path) -> bool:
@@ -22,12 +25,17 @@ def is_empty(study_path: Path) -> bool:
     return not study_path.exists() or (study_path.is_dir() and not _inside(study_path))
 
 
+def holds_study(study_path: Path) -> bool:
+    """Whether the folder has its study: in its own database, or on a server that it names."""
+    return any((study_path / name).is_file() for name in (STORAGE, DATABASE))
+
+
 def check_folder(study_path: Path) -> None:
     """Raise `StudyError` where the path is a file, a folder of something else, or a study without its database."""
     if study_path.exists() and not study_path.is_dir():
         raise StudyError(f"{study_path}: is a file, not a study folder")
     inside = _inside(study_path)
-    if not inside or DATABASE in inside:
+    if not inside or DATABASE in inside or STORAGE in inside:
         return
     if not is_foreign(study_path):
         raise StudyError(
@@ -43,4 +51,4 @@ def check_folder(study_path: Path) -> None:
 
 def _inside(study_path: Path) -> set[str]:
     names = {entry.name for entry in study_path.iterdir()} if study_path.is_dir() else set[str]()
-    return names - {LOCK, ".gitkeep"}
+    return names - {LOCK, TURN, ".mirror", "workers", ".gitkeep"}

@@ -20,6 +20,7 @@ from kltune.guard.judge import StepWatch
 from kltune.metrics.record import EvalMetrics, StepMetrics
 from kltune.spec.study import StudySpec
 from kltune.spec.trial import TrialSpec
+from kltune.study.resume import start_or_resume
 from kltune.trainer.protocol import Ahead, TrialBank
 from kltune.trial.folder import TrialFolder
 from kltune.trial.outcome import StopReason, TrialOutcome, Verdict
@@ -186,8 +187,9 @@ class _Session:
             run.setting, run.origin, self.where.sigma_r, spec.kl_unit, spec.beta_unit
         )
         self.running[slot] = _Held(job, folder, 0)
-        resume = folder.checkpoint_to_resume()
-        step = self._try(lambda: self.bank.admit(slot, run.number, run.setting, resume))
+        step = self._try(
+            lambda: start_or_resume(self.bank, slot, run.setting, folder, is_again=True)
+        )
         if step is None:
             return
         self.running[slot].step = step

@@ -14,7 +14,9 @@ from kltune.spec.guards import GuardsSpec
 from kltune.spec.rewards import as_judged
 from kltune.spec.study import StudySpec
 
-FREE_TO_CHANGE = ("budget", "guards.wall", "tracking", "pruning", "task.timeout", "task.isolate")
+FREE_TO_CHANGE = (
+    *("budget", "guards.wall", "tracking", "storage", "pruning", "task.timeout", "task.isolate"),
+)
 """Parts of a spec that a study may go on with although they changed."""
 
 _AS_EVER = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass
 
+import numpy as np
 import optuna
 
 from kltune.metrics.record import RewardScale
@@ -82,13 +83,13 @@ def planned_trials(spec: StudySpec, scale: RewardScale | None) -> list[PlannedTr
     return planned
 
 
-def make_sampler(spec: StudySpec, num_before: int) -> optuna.samplers.BaseSampler:
-    """The sampler of this session; ``num_before`` Optuna trials were there when it began.
+def make_sampler(spec: StudySpec, number: int) -> optuna.samplers.BaseSampler:
+    """Who proposes trial ``number``: seeded by the spec's seed and this number alone.
 
-    A resumed study goes on with other random numbers than it began with, or it would
-    propose its first points again.
+    So what is proposed follows from the seed and from what is known by then, whoever asks: another
+    member, or another session.
     """
-    seed = (spec.seed * 1_000_003 + num_before) % 2**32
+    seed = int(np.random.SeedSequence([spec.seed % 2**64, number]).generate_state(1)[0])
     plan = plan_search(spec)
     if spec.sampler.name == "random":
         return optuna.samplers.RandomSampler(seed=seed)

@@ -1,6 +1,7 @@
 """Samples in, their scores by a user's function in a child process out: it can hang or crash, and only it dies.
 
-A message is its length in 8 bytes and a pickle. The child's stdout goes to stderr, so that what the
+A message is its length in 8 bytes and a pickle: between processes of kltune alone, over pipes that only they
+have. The user's function, which runs in the child, comes from the spec and may do all that its user may. The child's stdout goes to stderr, so that what the
 function prints is no message.
 """
 

@@ -9,6 +9,7 @@ import time
 from typing import Final
 
 from kltune.errors import KltuneError
+from kltune.masking import mask_process
 from kltune.tasks.calls_child import Origin, put_message, take_message
 from kltune.tasks.scorers import FunctionScorer, scorer_of
 
@@ -19,6 +20,7 @@ def serve() -> None:
     """The child: answer questions from stdin until it closes."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
+    mask_process(words=[sys.stderr, sys.stdout])
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     scorers: dict[Origin, FunctionScorer] = {}
     while (asked := take_message(sys.stdin.buffer)) is not None:

@@ -1,4 +1,4 @@
-"""A prompts file in, its rows as plain Python values out: JSON lines, CSV, Parquet, text.
+"""A prompts file in, its rows as plain Python values out: JSON lines, a JSON array, CSV, Parquet, text.
 
 Every reader gives the rows that it can read and one sentence for each that it can't.
 """
@@ -109,6 +109,54 @@ def _jsonl(path: Path) -> Table:
     return table
 
 
+def _json(path: Path) -> Table:
+    """An array of objects; a file of JSON lines that is called .json is read as what it is."""
+    text = _decoded(path)
+    try:
+        loaded: object = json.loads(text, parse_constant=_no_constant) if text.strip() else []
+    except json.JSONDecodeError as error:
+        if _is_json_lines(text):
+            return _jsonl(path)
+        raise SpecError(f"not JSON ({error})") from error
+    except (ValueError, RecursionError) as error:
+        raise SpecError(f"not JSON ({error})") from error
+    if not isinstance(loaded, list):
+        raise SpecError(_no_array(loaded))
+    table = Table("row")
+    entries = cast("list[object]", loaded)
+    width = len(str(len(entries)))
+    for number, entry in enumerate(entries, start=1):
+        if isinstance(entry, dict):
+            fields = cast("dict[str, Any]", entry)
+            table.rows.append(RawRow(str(number), f"row-{number:0{width}d}", fields))
+        else:
+            problem = f'must be an object like {{"prompt": "..."}} (got {kind(entry)})'
+            table.problems.append(f"row {number}: {problem}")
+    return table
+
+
+def _is_json_lines(text: str) -> bool:
+    first = next((line for line in text.split("\n") if line.strip()), "")
+    try:
+        return isinstance(json.loads(first), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _no_array(loaded: object) -> str:
+    """What to do about JSON that is no array; an object with one list in it gets the list's name."""
+    wanted = (
+        'a .json file must be an array like [{"prompt": "..."}, ...], or hold one object a line'
+    )
+    if not isinstance(loaded, dict):
+        return f"{wanted} (got {kind(loaded)})"
+    fields = cast("dict[str, object]", loaded)
+    lists = [name for name, value in fields.items() if isinstance(value, list)]
+    if len(lists) == 1:
+        return f"{wanted} (got an object: write the list under {lists[0]!r} as the whole file)"
+    return f"{wanted} (got an object with {', '.join(map(repr, fields)) or 'nothing in it'})"
+
+
 def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON number")
 
@@ -167,5 +215,5 @@ def numbered(rows: list[dict[str, Any]], part: str | None = None) -> list[RawRow
 
 
 _READERS: Final[Mapping[str, Callable[[Path], Table]]] = MappingProxyType(
-    {"jsonl": _jsonl, "csv": _csv, "parquet": _parquet, "text": _text}
+    {"jsonl": _jsonl, "json": _json, "csv": _csv, "parquet": _parquet, "text": _text}
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, cast
@@ -55,6 +56,14 @@ def words_of(messages: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(f"{message['role']}: {message['content']}" for message in messages)
 
 
+def _start(text: str, words: int | None) -> str:
+    """The first ``words`` words as they are written, spaces between them included."""
+    if words is None:
+        return text
+    found = re.match(rf"\s*(?:\S+\s+){{0,{words - 1}}}\S+", text)
+    return text if found is None else found.group()
+
+
 def _absent_columns(table: Table, spec: PromptsSpec) -> list[str]:
     """Columns that the spec names and no row has."""
     there = dict.fromkeys(name for raw in table.rows for name in raw.fields)
@@ -90,7 +99,7 @@ def _parsed(raw: RawRow, spec: PromptsSpec, split_column: str) -> Row | str:
         return problem
     given = fields[spec.prompt]
     messages = () if isinstance(given, str) else tuple(cast("list[dict[str, Any]]", given))
-    text = given if isinstance(given, str) else words_of(messages)
+    text = _start(given, spec.words) if isinstance(given, str) else words_of(messages)
     used = {spec.prompt, *spec.columns.values(), "id"}
     split = raw.part
     if split is None and split_column not in spec.columns.values():
@@ -113,6 +122,8 @@ def _field_problem(raw: RawRow, spec: PromptsSpec, split_column: str) -> str | N
     if spec.prompt not in fields:
         return f"field {spec.prompt!r} is missing (fields here: {', '.join(fields) or 'none'})"
     prompt = fields[spec.prompt]
+    if spec.words is not None and isinstance(prompt, list):
+        return f"field {spec.prompt!r} is a list of messages, which task.prompts.words can't cut"
     problem = (
         _messages_problem(cast("list[Any]", prompt))
         if isinstance(prompt, list)

@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from kltune.errors import SpecError
+from kltune.spec.kinship import kinship, leaves, same_problem
 from kltune.spec.prompts import PromptsSpec
 from kltune.spec.task import BuiltinTask, LearnedProxySpec, ProxySpec, TaskSpec
 from kltune.tasks.calls_made import MakeReward, Resolve, ScorerMaker, function_scorers, made
@@ -102,7 +103,23 @@ def _of_user(spec: TaskSpec, resolve: Resolve) -> Task:
         for one in function_scorers(judge):
             for other in function_scorers(proxy):
                 refuse_same(one, other, field=field_)
+    _refuse_kin(spec, resolve)
     return replace(_task(name, splits, gold, proxy, golds), source=source)
+
+
+def _refuse_kin(spec: TaskSpec, resolve: Resolve) -> None:
+    """Refuse one model, judge or file of scores as proxy and as gold."""
+
+    def spelled(text: str) -> str:
+        path = resolve(text)
+        return str(path.resolve()) if path.exists() else text
+
+    golds = {"task.gold": spec.gold, **{f"task.golds.{n}": g for n, g in spec.golds.items()}}
+    for field_, proxy in leaves("task.proxy", spec.proxy):
+        for name, given in golds.items():
+            for other, gold in leaves(name, given):
+                if kinship(proxy, gold, spelled) == "same":
+                    raise SpecError(same_problem(field_, other))
 
 
 def _prompts(spec: TaskSpec) -> PromptsSpec:

@@ -64,6 +64,7 @@ class Bank:
             phases=Phases(loaded.device),
             size=ModelSize.of(loaded.body, loaded.head, loaded.model.config.get_text_config()),
         )
+        self._base = checkpoint.fingerprint(loaded.body)
         self._states: dict[int, SlotState] = {}
         self._open = set(range(num_slots))
         self._fault: OutOfMemoryFault | None = None
@@ -83,7 +84,7 @@ class Bank:
         """Start ``spec`` in a free slot, or continue it from a checkpoint; return the steps done.
 
         Raises:
-            RunError: the checkpoint can't be used.
+            CheckpointError: the checkpoint can't be used, or is of another setting or base.
         """
         assert slot in self.free_slots(), f"slot {slot} is taken"
         if resume_from is None:
@@ -91,7 +92,7 @@ class Bank:
             control = start_control(self.parts.control_facts(spec))
             state = SlotState(trial_number, spec, step=0, control=control)
         else:
-            state = checkpoint.load_slot(resume_from, slot, self.parts)
+            state = checkpoint.load_slot(resume_from, slot, self.parts, spec, self._base)
             state.trial_number = trial_number
         self._states[slot] = state
         return state.step
@@ -138,7 +139,7 @@ class Bank:
 
     def save_checkpoint(self, slot: int, folder: Path) -> None:
         """Write everything that continues the slot's trial."""
-        checkpoint.save_slot(folder, slot, self._states[slot], self.parts)
+        checkpoint.save_slot(folder, slot, self._states[slot], self.parts, self._base)
 
     def save_adapter(self, slot: int, folder: Path) -> None:
         """Write the slot's trained weights alone."""

@@ -2,23 +2,26 @@
 
 ``checkpoints/last``: slot.json (step, controller, optimiser steps, setting) and
 slot.safetensors (trained weights and both moments; critic and moving reference where there
-are any). ``checkpoints/best``: the trained weights alone, an adapter by PEFT's parameter names. A folder is replaced by renames: a crash leaves the old or the new one.
+are any). ``checkpoints/best``: the trained weights alone, an adapter by PEFT's parameter names. A folder is
+replaced by renames: a crash leaves the old or the new one. Its files are on the disk before they get their
+name, so a power failure does too (the renames themselves may be lost: then it is the old one).
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-import shutil
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from torch import Tensor
+from torch import Tensor, nn
 
-from kltune.errors import RunError
+from kltune.errors import CheckpointError, DiskError
 from kltune.spec.trial import TrialSpec
 from kltune.trainer.controller import ControlState
 from kltune.trainer.lora import AdapterStack
@@ -27,6 +30,7 @@ from kltune.trainer.parts import BankParts
 from kltune.trainer.shaping import Moments
 from kltune.trainer.slot import SlotState
 from kltune.trainer.stack import TrainableStack
+from kltune.trial.disk import disk_error, os_error_of, remove, sync_file, writing
 
 SCHEMA = 2
 """2: controller state, running moments, critic and moving reference; 1 (adapter and beta alone) is still read."""
@@ -35,8 +39,30 @@ WEIGHTS_SCHEMA = 1
 """Of the trained weights alone."""
 
 
-def save_slot(folder: Path, slot: int, state: SlotState, parts: BankParts) -> None:
-    """Write a slot's whole state."""
+_SEEN_OF_WEIGHT = 16
+"""Numbers of each weight of the base that its fingerprint looks at."""
+
+
+def fingerprint(base: nn.Module) -> str:
+    """Tell the base from another one: a digest of names, shapes, types and some numbers of every weight."""
+    digest = hashlib.sha256()
+    for name, weight in sorted(base.named_parameters()):
+        flat = weight.detach().reshape(-1)
+        step = max(1, flat.numel() // _SEEN_OF_WEIGHT)
+        seen = flat[::step][:_SEEN_OF_WEIGHT].to("cpu", torch.float32)
+        digest.update(f"{name}{tuple(weight.shape)}{weight.dtype}".encode())
+        digest.update(seen.numpy().tobytes())
+    return digest.hexdigest()[:16]
+
+
+def save_slot(
+    folder: Path, slot: int, state: SlotState, parts: BankParts, base: str | None = None
+) -> None:
+    """Write a slot's whole state; ``base``: the :func:`fingerprint` of what it was trained on.
+
+    Raises:
+        DiskError: it can't be written; the checkpoint that was there before stays.
+    """
     facts = {
         "schema": SCHEMA,
         "trial": state.trial_number,
@@ -47,15 +73,23 @@ def save_slot(folder: Path, slot: int, state: SlotState, parts: BankParts) -> No
             name: store.num_steps_K[row] for name, (store, row) in _moments(parts, slot).items()
         },
         "setting": state.spec.model_dump(mode="json"),
+        "base": base,
     }
     _replace_folder(folder, "slot", _tensors(parts, slot), facts)
 
 
-def load_slot(folder: Path, slot: int, parts: BankParts) -> SlotState:
-    """Put a saved state into ``slot``; any slot will do.
+def load_slot(
+    folder: Path,
+    slot: int,
+    parts: BankParts,
+    spec: TrialSpec | None = None,
+    base: str | None = None,
+) -> SlotState:
+    """Put a saved state into ``slot``; any slot will do. ``spec``, ``base``: what it must belong to.
 
     Raises:
-        RunError: the checkpoint is damaged, of another schema, or of another shape or algorithm.
+        CheckpointError: the checkpoint is damaged, of another schema, shape or algorithm, or of another
+            setting or base; nothing was changed.
     """
     folder = folder if folder.exists() else _old(folder)
     try:
@@ -71,11 +105,17 @@ def load_slot(folder: Path, slot: int, parts: BankParts) -> SlotState:
             scores=Moments(**facts["scores"]),
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError) as error:
-        raise RunError(f"checkpoint {folder} can't be read: {error!r}") from error
+        raise CheckpointError(f"checkpoint {folder} can't be read: {error!r}") from error
+    if spec is not None and state.spec != spec:
+        raise CheckpointError(
+            f"checkpoint {folder} is of another setting: {_differing(state.spec, spec)}"
+        )
+    if None not in (base, facts.get("base")) and base != facts["base"]:
+        raise CheckpointError(f"checkpoint {folder} was trained on another base model")
     targets, moments = _tensors(parts, slot), _moments(parts, slot)
     problem = _mismatch(tensors, targets) or _mismatch(steps, moments)
     if problem is not None:
-        raise RunError(f"checkpoint {folder} does not fit this study's model: {problem}")
+        raise CheckpointError(f"checkpoint {folder} does not fit this study's model: {problem}")
     # Everything was read before anything is changed.
     for name, target in targets.items():
         target.copy_(tensors[name])
@@ -116,7 +156,7 @@ def _upgraded(facts: dict[str, Any], folder: Path) -> dict[str, Any]:
     if facts["schema"] == SCHEMA:
         return facts
     if facts["schema"] != 1:
-        raise RunError(
+        raise CheckpointError(
             f"checkpoint {folder} has schema {facts['schema']}, this version reads {SCHEMA}"
         )
     control = ControlState(beta=float(facts["beta"]), target=facts["setting"].get("target_kl"))
@@ -126,6 +166,12 @@ def _upgraded(facts: dict[str, Any], folder: Path) -> dict[str, Any]:
         "scores": asdict(Moments()),
         "optimizer_steps": {"adapter": facts["optimizer_steps"]},
     }
+
+
+def _differing(found: TrialSpec, wanted: TrialSpec) -> str:
+    ours, theirs = wanted.model_dump(mode="json"), found.model_dump(mode="json")
+    names = [name for name in ours if ours[name] != theirs.get(name)]
+    return ", ".join(f"{name} {theirs.get(name)}, not {ours[name]}" for name in names)
 
 
 def _mismatch(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> str | None:
@@ -162,13 +208,27 @@ def _replace_folder(
     folder: Path, stem: str, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]
 ) -> None:
     new, old = folder.with_name(folder.name + ".new"), _old(folder)
-    shutil.rmtree(new, ignore_errors=True)
-    new.mkdir(parents=True)
+    weights, notes = new / f"{stem}.safetensors", new / f"{stem}.json"
     contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    save_file(contiguous, new / f"{stem}.safetensors")
-    (new / f"{stem}.json").write_text(json.dumps(facts, indent=1), encoding="utf-8")
-    if folder.exists():
-        shutil.rmtree(old, ignore_errors=True)
-        folder.rename(old)
-    new.rename(folder)
-    shutil.rmtree(old, ignore_errors=True)
+    try:
+        with writing(folder):
+            remove(new)
+            new.mkdir(parents=True)
+            save_file(contiguous, weights)
+            notes.write_text(json.dumps(facts, indent=1), encoding="utf-8")
+            sync_file(weights)
+            sync_file(notes)
+            if folder.exists():
+                remove(old)
+                folder.rename(old)
+            new.rename(folder)
+    except SafetensorError as error:
+        remove(new)
+        cause = os_error_of(str(error), weights)
+        if cause is None:
+            raise
+        raise disk_error(folder, cause) from error
+    except DiskError:
+        remove(new)  # half of a checkpoint takes the room that is lacking
+        raise
+    remove(old)

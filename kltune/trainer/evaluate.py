@@ -27,7 +27,7 @@ from kltune.trainer.outliers import token_outliers
 from kltune.trainer.parts import BankParts
 from kltune.trainer.reduce import sequence_mean, sequence_sum, token_mean
 from kltune.trainer.rollout import Rollout, rollout
-from kltune.trainer.score import score_samples
+from kltune.trainer.score import score_batch, score_samples
 from kltune.trainer.slot import SlotState
 from kltune.trainer.token_profile import correlation
 
@@ -169,7 +169,8 @@ def _metrics(
     parts: BankParts, state: SlotState, slot: int, rows: _Rows, seconds: float
 ) -> EvalMetrics:
     gold = score_samples(parts.data.gold, rows.samples, slot)
-    proxy = score_samples(parts.data.proxy, rows.samples, slot, may_skip=True)
+    judged = score_batch(parts.data.proxy, rows.samples, slot, may_skip=True)
+    proxy = judged.values
     others = {n: score_samples(judge, rows.samples, slot) for n, judge in parts.data.golds.items()}
     gold_E, proxy_E = _by_prompt(parts, gold), _by_prompt(parts, proxy)
     # A prompt whose every completion is unscorable has no proxy.
@@ -195,6 +196,7 @@ def _metrics(
         "eval/truncated_frac": sum(not s.ended for s in rows.samples) / len(rows.samples),
         "time/evaluate_s": seconds,
         "compute/evaluate_gflop": rows.gflop,
+        **({"eval/score_errors": float(len(judged.problems))} if judged.problems else {}),
     }
     return EvalMetrics(
         slot=slot,
@@ -212,6 +214,7 @@ def _metrics(
         samples=_kept(parts, rows, gold, proxy, others),
         others={name: _other(_by_prompt(parts, scores)) for name, scores in others.items()},
         outliers=rows.outliers,
+        score_errors=judged.problems,
     )
 
 

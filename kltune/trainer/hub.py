@@ -15,6 +15,8 @@ from urllib.request import getproxies, proxy_bypass
 
 from huggingface_hub import constants
 
+from kltune.masking import redact
+
 if TYPE_CHECKING:
     from kltune.trainer.sources import ModelSource
 
@@ -47,6 +49,22 @@ def trouble_words(source: ModelSource, first: str) -> str:
         f"{constants.ENDPOINT} does not answer within {patience_s():g} s (HF_HUB_ETAG_TIMEOUT changes that) and the "
         "cache does not hold it; give a folder, or download it where there is a network"
     )
+
+
+def first_words(error: BaseException, switch: str | None = "model.trust_remote_code") -> str:
+    """What Transformers says first when it could not load something, without secrets.
+
+    ``switch``: the field of the spec that has a model's own code run; none: it is never run there.
+    """
+    text = str(error).strip()
+    if "trust_remote_code" in text:
+        if switch is None:
+            return "it brings code of its own, which is not run"
+        return (
+            f"it brings code of its own, which is run only where the spec says {switch}: true; read that code first, "
+            "since it can do whatever you can"
+        )
+    return redact((text or type(error).__name__).splitlines()[0])
 
 
 def _answers(endpoint: str, seconds: float) -> bool:

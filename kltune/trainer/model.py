@@ -23,7 +23,7 @@ from kltune.spec.model import ModelSpec
 from kltune.trainer.base_dtype import base_dtype
 from kltune.trainer.fused.model import FusedModel, fuse
 from kltune.trainer.head import Head
-from kltune.trainer.hub import in_reach, trouble_words
+from kltune.trainer.hub import first_words, in_reach, trouble_words
 from kltune.trainer.logit_rule import PLAIN, LogitRule, own_rule
 from kltune.trainer.runnable import (
     body_of,
@@ -140,9 +140,8 @@ def load_model(spec: ModelSpec, source: ModelSource, device: str, precision: str
     """Load and freeze the base of ``spec``.
 
     Raises:
-        SpecError: the files are there but are no causal language model that this trainer can run, lack weights
-            that the config asks for, or hold some that are not finite; the start adapter is another model's; the
-            weights do not fit the memory that is free.
+        SpecError: the files are there but no causal language model that this trainer can run, lack weights, or hold
+            some that are not finite; the start adapter is another model's; the weights do not fit the free memory.
         EnvironmentMissingError: no such device, or a hub that can't be reached.
     """
     accelerator, source = place(device, precision), in_reach(source)
@@ -150,17 +149,18 @@ def load_model(spec: ModelSpec, source: ModelSource, device: str, precision: str
     dtype = base_dtype(spec, accelerator.device)
     gguf = {} if source.gguf_file is None else {"gguf_file": source.gguf_file}
     common = {"trust_remote_code": spec.trust_remote_code, **gguf, **source.flags}
+    safe = {} if gguf else {"use_safetensors": True}  # never a pickle, on the hub neither
     refuse_too_large(spec, source, accelerator.device)
     try:
         tokenizer = AutoTokenizer.from_pretrained(source.pretrained, **common)
         model, found = cast(
             "tuple[PreTrainedModel, dict[str, Any]]",
             AutoModelForCausalLM.from_pretrained(
-                source.pretrained, dtype=dtype, output_loading_info=True, **common
+                source.pretrained, dtype=dtype, output_loading_info=True, **safe, **common
             ),
         )
     except (OSError, ValueError, ImportError, RuntimeError, SafetensorError) as error:
-        first = (str(error).strip() or type(error).__name__).splitlines()[0]
+        first = first_words(error)
         if source.kind == "hub":
             why = f"could not be loaded from the hub: {trouble_words(source, first)}"
             raise EnvironmentMissingError(f"model.base: {spec.base!r} {why}") from error

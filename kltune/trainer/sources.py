@@ -16,7 +16,9 @@ LookUp = Callable[[str], Path]
 """Where a relative path of the spec lies, whether or not anything is there."""
 
 _PACKAGE: Final = Path(__file__).parents[1]
-_WEIGHTS: Final = ("*.safetensors", "*.bin")
+_WEIGHTS: Final = "*.safetensors"
+_PICKLED: Final = (".bin", ".pt", ".pth", ".pkl", ".ckpt")
+"""Endings of weights that are pickles: reading one can run any code."""
 # huggingface_hub's own rule for names, so that a typo is told before a request is made
 _HUB_NAME: Final = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,94}[A-Za-z0-9_])?")
 _MAX_HUB_ID: Final = 96
@@ -66,7 +68,7 @@ def _adapter(given: str, look_up: LookUp) -> str:
         name for name in ("adapter_config.json", "adapter_model.safetensors") if name not in names
     ]
     if lacking:
-        advice = "; save it again with safe_serialization" if "adapter_model.bin" in names else ""
+        advice = pickle_words(names)
         raise SpecError(f"model.adapter: {folder} holds no {' and no '.join(lacking)}{advice}")
     return str(folder.resolve())
 
@@ -212,9 +214,22 @@ def _folder(folder: Path, gguf_file: str | None) -> ModelSource:
         return ModelSource(str(folder), gguf_file, "folder")
     if "config.json" not in names:
         raise SpecError(f"model.base: {folder} holds no config.json{_instead(names, ggufs)}")
-    if not any(True for pattern in _WEIGHTS for _ in folder.glob(pattern)):
-        raise SpecError(f"model.base: {folder} holds no weights (expected {' or '.join(_WEIGHTS)})")
+    if not any(True for _ in folder.glob(_WEIGHTS)):
+        raise SpecError(
+            f"model.base: {folder} holds no weights (expected {_WEIGHTS}){pickle_words(names)}"
+        )
     return ModelSource(str(folder), None, "folder")
+
+
+def pickle_words(names: Iterable[str]) -> str:
+    """What to say besides where weights lie there in a form that is not read; else nothing."""
+    found = sorted(name for name in names if name.endswith(_PICKLED))
+    if not found:
+        return ""
+    return (
+        f"; {found[0]} is a pickle, which can run any code when it is read, so only safetensors and GGUF are: where you "
+        "trust it, load and save it once with Transformers or PEFT, which write safetensors"
+    )
 
 
 def _instead(names: Iterable[str], ggufs: Sequence[str]) -> str:

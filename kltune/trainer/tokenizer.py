@@ -8,7 +8,7 @@ from transformers import AutoTokenizer
 
 from kltune.errors import EnvironmentMissingError, SpecError
 from kltune.spec.model import ModelSpec
-from kltune.trainer.hub import in_reach, trouble_words
+from kltune.trainer.hub import first_words, in_reach, trouble_words
 from kltune.trainer.sources import ModelSource
 
 
@@ -25,7 +25,7 @@ def load_tokenizer(spec: ModelSpec, source: ModelSource) -> Any:
     try:
         return AutoTokenizer.from_pretrained(source.pretrained, **flags, **gguf)
     except (OSError, ValueError, ImportError, RuntimeError) as error:
-        first = (str(error).strip() or type(error).__name__).splitlines()[0]
+        first = first_words(error)
         told = f"model.base: the tokenizer of {spec.base!r} could not be loaded"
         if source.kind == "hub":
             raise EnvironmentMissingError(

@@ -8,6 +8,7 @@ step wins when read (kltune.trial.record).
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +20,8 @@ from kltune.metrics.names import check_names, trl_names
 from kltune.metrics.record import EvalMetrics, EvalSample, StepMetrics, TokenProfile
 from kltune.metrics.rows import CONFIG, EVALS, EVENTS, OUTLIERS, SAMPLES, STEPS, TOKENS
 from kltune.spec.trial import BetaUnit, KLUnit, TrialSpec
+from kltune.trial.disk import remove, sync_file, writing
+from kltune.trial.inside import refuse_outside
 from kltune.trial.outcome import STATE_OF, TrialOutcome
 
 _SHOWN_ERRORS: Final = 3
@@ -54,6 +57,24 @@ class TrialFolder:
         before = last.with_name(last.name + ".old")
         return next((path for path in (last, before) if path.is_dir()), None)
 
+    def checkpoints_to_resume(self) -> tuple[Path, ...]:
+        """What the trial may go on from, the newest first; one that can't be used makes way for the next."""
+        last = self.last_checkpoint
+        return tuple(p for p in (last, last.with_name(f"{last.name}.old")) if p.exists())
+
+    def drop_last(self) -> None:
+        """Remove what only a trial that goes on needs; the adapter at the best evaluation stays."""
+        for path in self.last_checkpoint.parent.glob("last*"):
+            remove(path)
+
+    def tidy(self) -> None:
+        """Remove what a crash left half-written: at most the last and the best checkpoint stay."""
+        for path in (*self.path.glob(".*.tmp"), *self.last_checkpoint.parent.glob("*.new")):
+            remove(path)
+        for old in self.last_checkpoint.parent.glob("*.old"):
+            if old.with_suffix("").is_dir() and old.stem != "last":
+                remove(old)  # of the last one it may yet be needed
+
     @property
     def best_adapter(self) -> Path:
         """Folder of the adapter at the best evaluation that respects the limit."""
@@ -67,7 +88,11 @@ class TrialFolder:
         kl_unit: KLUnit,
         beta_unit: BetaUnit,
     ) -> None:
-        """Write what this attempt runs; ``sigma_r`` is in units of the proxy."""
+        """Write what this attempt runs; ``sigma_r`` is in units of the proxy. What a crash left half-done goes.
+
+        Raises:
+            DiskError: it can't be written, as from every ``append_...`` here.
+        """
         config = {
             "trial": self.trial_number,
             "attempt": self.attempt,
@@ -78,7 +103,11 @@ class TrialFolder:
             "beta_unit": beta_unit,
             "started_at": datetime.now(UTC).isoformat(timespec="seconds"),
         }
-        write_json(self.path / CONFIG, config)
+        # What follows writes and removes there: not through a link that somebody put into a study.
+        refuse_outside(self.study_path, self.path, self.last_checkpoint, self.best_adapter)
+        with writing(self.path):
+            write_json(self.path / CONFIG, config, is_durable=True)
+        self.tidy()
 
     def append_step(self, metrics: StepMetrics) -> None:
         """Record one step; raises `ValueError` for a metric that is not registered."""
@@ -94,13 +123,9 @@ class TrialFolder:
         head = self._head(metrics.step)
         # The profile first: whoever sees the step's row finds its profile too.
         if metrics.profile is not None:
-            append_rows(self.path / TOKENS, [{**head, **_profile_row(metrics.profile)}])
-        if metrics.score_errors:
-            shown = [text[:_SHOWN_CHARS] for text in metrics.score_errors[:_SHOWN_ERRORS]]
-            self.append_event(
-                "score_errors", metrics.step, count=len(metrics.score_errors), examples=shown
-            )
-        append_rows(self.path / STEPS, [{**head, **values, **trl_names(values)}])
+            _append(self.path / TOKENS, [{**head, **_profile_row(metrics.profile)}])
+        self._append_errors(metrics.score_errors, metrics.step, "training")
+        _append(self.path / STEPS, [{**head, **values, **trl_names(values)}])
 
     def append_eval(self, metrics: EvalMetrics) -> None:
         """Record one evaluation, the samples that it kept and its outlier tokens."""
@@ -117,10 +142,11 @@ class TrialFolder:
         }
         check_names(values)
         head = self._head(metrics.step)
+        self._append_errors(metrics.score_errors, metrics.step, "evaluation")
         # These first: whoever sees the evaluation's row finds its outliers and samples too.
         outliers = [{**head, **asdict(outlier)} for outlier in metrics.outliers]
-        append_rows(self.path / OUTLIERS, outliers)
-        append_rows(
+        _append(self.path / OUTLIERS, outliers)
+        _append(
             self.path / SAMPLES, [{**head, **_sample_row(sample)} for sample in metrics.samples]
         )
         by_prompt: dict[str, object] = {
@@ -129,11 +155,15 @@ class TrialFolder:
         }
         if metrics.others:
             by_prompt["golds_by_prompt"] = {n: o.by_prompt for n, o in metrics.others.items()}
-        append_rows(self.path / EVALS, [{**head, **values, **by_prompt}])
+        _append(self.path / EVALS, [{**head, **values, **by_prompt}])
+        # A checkpoint follows, which must not be on the disk without the curve that led to it.
+        for name in (STEPS, EVALS):
+            with writing(self.path / name):
+                sync_file(self.path / name)
 
     def append_event(self, event: str, step: int, **fields: object) -> None:
         """Record that something happened after ``step`` steps."""
-        append_rows(self.path / EVENTS, [{**self._head(step), "event": event, **fields}])
+        _append(self.path / EVENTS, [{**self._head(step), "event": event, **fields}])
 
     def append_warning(self, guard: str, detail: str, first_step: int, step: int) -> None:
         """Record that ``guard`` warned after ``step`` steps of what began at ``first_step``."""
@@ -155,6 +185,14 @@ class TrialFolder:
             best_step=outcome.best_step,
         )
 
+    def _append_errors(self, errors: Sequence[str], step: int, during: str) -> None:
+        """Record on how many completions the proxy failed, and a few of them."""
+        if errors:
+            shown = [text[:_SHOWN_CHARS] for text in errors[:_SHOWN_ERRORS]]
+            self.append_event(
+                "score_errors", step, count=len(errors), examples=shown, during=during
+            )
+
     def _head(self, step: int) -> dict[str, object]:
         return {
             "trial": self.trial_number,
@@ -162,6 +200,11 @@ class TrialFolder:
             "step": step,
             "time": round(time.time(), 3),
         }
+
+
+def _append(path: Path, rows: Iterable[Mapping[str, object]]) -> None:
+    with writing(path):
+        append_rows(path, rows)
 
 
 def as_recorded(profile: TokenProfile) -> TokenProfile:

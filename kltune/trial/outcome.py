@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from kltune.masking import redact
+
 
 class StopReason(StrEnum):
     """The one reason for which a trial ended (design.md §3, table of endings)."""
@@ -28,6 +30,7 @@ class StopReason(StrEnum):
     PRUNED = "pruned"
     ERROR = "error"
     OUT_OF_MEMORY = "out_of_memory"
+    DISK = "disk"
     INTERRUPTED = "interrupted"
 
 
@@ -61,6 +64,7 @@ STATE_OF: dict[StopReason, TrialState] = {
     StopReason.PRUNED: TrialState.PRUNED,
     StopReason.ERROR: TrialState.FAILED,
     StopReason.OUT_OF_MEMORY: TrialState.FAILED,
+    StopReason.DISK: TrialState.FAILED,
     StopReason.INTERRUPTED: TrialState.INTERRUPTED,
 }
 
@@ -71,6 +75,11 @@ class Verdict:
 
     reason: StopReason
     detail: str
+    """Without secrets: the words of an error are among those that end up here."""
+
+    def __post_init__(self) -> None:
+        """Hide secrets once, before the words go to record, storage, tracker and report."""
+        object.__setattr__(self, "detail", redact(self.detail))
 
 
 @dataclass(frozen=True, slots=True)

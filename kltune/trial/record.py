@@ -25,6 +25,7 @@ from kltune.metrics.rows import (
     standing_warnings,
 )
 from kltune.spec.trial import TrialSpec
+from kltune.trial.inside import refuse_outside
 from kltune.trial.outcome import StopReason, TrialOutcome, Verdict
 
 
@@ -49,11 +50,13 @@ class ScoreErrors:
     """What ``task.errors: {action: skip}`` passed over in a trial."""
 
     count: int
-    """Completions."""
+    """Completions of training steps."""
     steps: int
     """In how many steps."""
     examples: tuple[str, ...]
-    """A few of them: prompt, completion and error."""
+    """A few of them, of steps and evaluations: prompt, completion and error."""
+    judged: int = 0
+    """Completions of evaluations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +105,16 @@ class TrialRecord:
         if not found:
             return None
         examples = dict.fromkeys(str(text) for event in found for text in event["examples"])
+        # Records of before evaluations told theirs don't say what an event is of: of a step.
+        judged = [event for event in found if event.get("during") == "evaluation"]
         count = sum(int(event["count"]) for event in found)
-        return ScoreErrors(count, len(found), tuple(examples)[:_SHOWN_ERRORS])
+        passed_over = sum(int(event["count"]) for event in judged)
+        return ScoreErrors(
+            count - passed_over,
+            len(found) - len(judged),
+            tuple(examples)[:_SHOWN_ERRORS],
+            passed_over,
+        )
 
 
 def read_trial(folder: Path) -> TrialRecord:
@@ -160,6 +171,7 @@ def each_trial(study_path: Path) -> Iterator[TrialRecord]:
     many trials there are.
     """
     for path in sorted(study_path.glob(f"trials/*/{CONFIG}")):
+        refuse_outside(study_path, path)
         yield read_trial(path.parent)
 
 

@@ -34,7 +34,10 @@ from kltune.metrics.jsonl import read_json
 from kltune.metrics.names import METRICS
 from kltune.metrics.record import EvalMetrics, EvalSample, RewardScale, StepMetrics
 from kltune.spec.load import from_resolved
-from kltune.study.ledger import Asked, Ledger
+from kltune.spec.study import StudySpec
+from kltune.study import propose
+from kltune.study.asked import Asked
+from kltune.study.ledger import Ledger
 from kltune.study.loop import run_search
 from kltune.study.pruner import Standing, is_warm
 from kltune.study.space import fixed_trials
@@ -122,15 +125,25 @@ class TimedLedger(Ledger):
         super().__init__(opened, fixed_trials(opened.spec, SCALE))
         self._bank = bank
         self.seconds: dict[int, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-        self._own = opened.optuna_study.sampler
-        self._quick = optuna.samplers.RandomSampler(seed=1)
+        self._own = propose.make_sampler
+        is_lost = self.lease.is_lost
+
+        def at_end_of_step(optuna_number: int) -> bool:
+            self._note_step()
+            return is_lost(optuna_number)
+
+        self.lease.is_lost = at_end_of_step
         self._marks = marks
         self._num_told = 0
+        self._noted_at = 0.0
 
     def ask(self) -> Asked | None:
         mark = self._mark()
-        self.opened.optuna_study.sampler = self._quick if mark is None else self._own
-        return self._timed("ask", super().ask)
+        propose.make_sampler = _at_random if mark is None else self._own
+        try:
+            return self._timed("ask", super().ask)
+        finally:
+            propose.make_sampler = self._own
 
     def report(self, asked: Asked, step: int, standing: Standing) -> bool:
         ask = super().report
@@ -148,12 +161,14 @@ class TimedLedger(Ledger):
         self._num_told += 1
         return told
 
-    def renew(self, running: Sequence[Asked]) -> None:
-        mark = self._mark()
-        if mark is not None and running:  # the rows of the step are on disk by now
-            seconds = (time.perf_counter() - self._bank.trained_at) / len(running)
+    def _note_step(self) -> None:
+        mark, trained_at = self._mark(), self._bank.trained_at
+        if (
+            mark is not None and trained_at != self._noted_at
+        ):  # the rows of the step are on disk by now
+            seconds = (time.perf_counter() - trained_at) / self._bank.occupancy[-1]
             self.seconds[mark]["step"].append(seconds)
-        super().renew(running)
+        self._noted_at = trained_at
 
     def _mark(self) -> int | None:
         return next((m for m in self._marks if m - WINDOW <= self._num_told < m), None)
@@ -165,6 +180,10 @@ class TimedLedger(Ledger):
             self.seconds[mark][name].append(time.perf_counter() - begin)
             self.seconds[mark][f"{name} CPU"].append(time.thread_time() - cpu)
         return result
+
+
+def _at_random(_spec: StudySpec, number: int) -> optuna.samplers.BaseSampler:
+    return optuna.samplers.RandomSampler(seed=number)
 
 
 def make_study(folder: Path, trials: int, marks: Sequence[int]) -> dict[str, Any]:

@@ -25,7 +25,7 @@ root.add_typer(explain.app, name="explain")
 def _root() -> None: ...
 
 
-TOPICS = ["kl", "kl --mean -0.07 --tokens 40", "estimators", "controller", "units"]
+TOPICS = ["kl", "kl --mean -0.07 --tokens 40", "estimators", "controller", "units", "recipes"]
 OTHERS = [
     "kl --mean -5 --top-k 50",
     "kl --mean -5 --top-p .9 --unit token",
@@ -34,6 +34,7 @@ OTHERS = [
     "estimators --policy .8,.2 --reference .5,.5",
     "controller --target 6 --unit sequence --kl 9 --rows 1024 --horizon 777 --steps 2000",
     "units --kl-seq 6 --from openrlhf-reward --sigma-r 1e-4 --penalty .5",
+    "recipes ziegler-sentiment --tokens 24",
 ]
 
 
@@ -71,7 +72,7 @@ def test_json_is_strict(args: str) -> None:
 
     payload = json.loads(run(f"{args} --json"), parse_constant=refuse)
     assert payload["schema"] == 1
-    assert payload["topic"] in {"kl", "kl-mean", "estimators", "controller", "units"}
+    assert payload["topic"] in {"kl", "kl-mean", "estimators", "controller", "units", "recipes"}
 
 
 def test_json_has_the_numbers_of_the_screen() -> None:
@@ -100,6 +101,8 @@ def test_flags_reach_the_question() -> None:
     )
     assert (units["beta_reward"], units["beta_advantage"], units["horizon_to"]) == (0.1, 0.5, 20)
     assert json.loads(run("kl --seed 2 --json"))["seed"] == 2
+    recipe = json.loads(run("recipes deepseekmath --sigma-r .25 --tokens 20 --json"))
+    assert (recipe["tokens"], recipe["settings"][0]["beta_reward"]) == (20, pytest.approx(0.01))
 
 
 @pytest.mark.parametrize(
@@ -113,6 +116,7 @@ def test_flags_reach_the_question() -> None:
         ("estimators --policy .5,.5", "--reference: must be given together with --policy"),
         ("controller --horizon 0", "--horizon: must be above 0 (got 0)"),
         ("units --from trl", "--from: must be trl-grpo, "),
+        ("recipes verl-pppo", "NAME: unknown recipe 'verl-pppo'; did you mean verl-ppo"),
     ],
 )
 def test_a_bad_value_is_one_sentence_and_exit_2(args: str, told: str) -> None:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 ROOT = Path(__file__).parents[2]
 KITCHEN = ROOT / "sweeps" / "kitchen.yaml"
@@ -41,11 +41,11 @@ def kltune(*args: str | Path, timeout: float = 300) -> subprocess.CompletedProce
     )
 
 
-def start(*args: str | Path) -> subprocess.Popen[str]:
+def start(*args: str | Path, stderr: int | TextIO = subprocess.PIPE) -> subprocess.Popen[str]:
     return subprocess.Popen(
         command(*args),
         stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stderr=stderr,
         text=True,
         env=environment(),
         start_new_session=True,

@@ -88,5 +88,7 @@ def test_parts_of_a_sum_and_errors_that_are_passed_over_are_on_record(tmp_path: 
     assert "ValueError: odd o" in record.score_errors.examples[0]
     counted = sum(row.get("train/score_errors", 0) for row in record.steps)
     assert record.score_errors.count == counted
+    judged = sum(row.get("eval/score_errors", 0) for row in record.evals)
+    assert record.score_errors.judged == judged > 0
     report = (tmp_path / "S" / "report.html").read_text(encoding="utf-8")
     assert "Errors of the proxy" in report

@@ -29,13 +29,13 @@ def study(folder: Path, **spec: object) -> StudyRows:
 
 def test_every_column_has_a_meaning_and_every_number_a_unit(tmp_path: Path) -> None:
     rows = study(tmp_path)
-    every = [*trial_columns(rows), *step_columns(), *eval_columns(rows), *sample_columns(rows)]
+    every = [*trial_columns(rows), *step_columns(rows), *eval_columns(rows), *sample_columns(rows)]
     assert [c.name for c in every if not c.meaning] == []
     assert {c.name for c in every if not c.unit} == NAMES | TEXT
 
 
-def test_metrics_carry_the_registrys_name_unit_and_meaning() -> None:
-    steps = {c.name: c for c in step_columns()}
+def test_metrics_carry_the_registrys_name_unit_and_meaning(tmp_path: Path) -> None:
+    steps = {c.name: c for c in step_columns(study(tmp_path))}
     known = METRICS["kl/exact_token"]
     assert steps["kl/exact_token"].unit == known.unit == "nats/token"
     assert steps["kl/exact_token"].meaning == known.meaning
@@ -64,3 +64,13 @@ def test_the_head_of_a_row_and_trls_names_are_no_metrics() -> None:
     assert not any(map(is_measured, ("trial", "step", "attempt", "time", "schema", "kl", "reward")))
     assert is_measured("kl/exact_seq")
     assert is_measured("eval/gold_safety")
+
+
+def test_parts_of_a_weighted_proxy_have_columns_with_their_names(tmp_path: Path) -> None:
+    parts = [{"function": "m:near", "weight": 1}, {"function": "m:short", "name": "brief"}]
+    task = {"prompts": "p.jsonl", "gold": "m:good", "proxy": {"weighted": parts}}
+    steps = {c.name: c for c in step_columns(study(tmp_path, task=task))}
+    assert "train/part_near" in steps
+    assert "brief" in steps["train/part_brief"].meaning
+    assert is_measured("train/part_brief")
+    assert not is_measured("train/part_")

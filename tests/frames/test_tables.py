@@ -131,3 +131,16 @@ def test_other_golds_are_there(tmp_path: Path, name: str) -> None:
     assert pd.isna(trials_table(study)[f"gold_{name}_peak"].tolist()[1])
     assert f"eval/gold_{name}" in evals_table(study).columns
     assert samples_table(study)[f"gold_{name}"].tolist()[0] == 0.75
+
+
+def test_parts_of_a_weighted_proxy_are_columns(tmp_path: Path) -> None:
+    parts = {"weighted": [{"function": "m:near"}, {"function": "m:short", "name": "brief"}]}
+    task = {"prompts": "p.jsonl", "gold": "m:good", "proxy": parts}
+    folder = write_study(tmp_path / "s", [trial(0.1)], task=task)
+    (path,) = folder.glob("trials/*/metrics.jsonl")
+    rows = [{**json.loads(line), "train/part_near": 0.5} for line in path.read_text().splitlines()]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    table = steps_table(read_study(folder))
+    assert set(table["train/part_near"]) == {0.5}
+    assert "train/part_brief" not in table  # no step has it
+    assert "near" in table.attrs["meanings"]["train/part_near"]

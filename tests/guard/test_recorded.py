@@ -23,7 +23,7 @@ from tests.recorded_curves import FOLDER, Recorded, read_curves
 R = StopReason
 ROOT = Path(__file__).parents[2]
 GUARDS = set(R) - {
-    R.DONE, R.PRUNED, R.ERROR, R.OUT_OF_MEMORY, R.INTERRUPTED, R.WALL_CLOCK, R.DIVERGED
+    R.DONE, R.PRUNED, R.ERROR, R.OUT_OF_MEMORY, R.DISK, R.INTERRUPTED, R.WALL_CLOCK, R.DIVERGED
 }  # fmt: skip
 MOST = 0.02
 """Share of healthy trials on which a guard may fire."""

@@ -14,7 +14,8 @@ from spec_files import minimal, write
 
 from kltune.launch import calibrate
 from kltune.launch.assemble import find_inputs, load_ground
-from kltune.launch.calibrate import FILE, Site, placed_bank
+from kltune.launch.calibrate import Site, placed_bank
+from kltune.launch.kept_placement import FILE
 from kltune.launch.placement import Calibration, Placement
 from kltune.launch.threads import torch_threads
 from kltune.metrics.jsonl import read_json, write_json

@@ -29,6 +29,8 @@ def test_completions_are_counted(tmp_path: Path) -> None:
     assert sum(plan.trials_by_origin.values()) == 6
     assert plan.first_settings[0][0] == "baseline:trl-grpo-0.18"
     assert plan.seconds is not None
+    assert plan.disk_bytes is not None
+    assert plan.disk_bytes > 6 * 180_000  # the adapters alone
     assert plan.seconds > 0
     assert not (tmp_path / "study").exists()
 

@@ -11,6 +11,8 @@ from kltune.confirm.result import FILE, FOLDER
 from kltune.launch.status_facts import read_standing
 from kltune.launch.status_next import (
     UNAWARE,
+    crew_words,
+    member_rows,
     next_command,
     report_age,
     report_words,
@@ -20,6 +22,7 @@ from kltune.launch.status_next import (
 from kltune.metrics.jsonl import write_json
 from kltune.study.holder import Holder
 from tests.confirm_case import judged, result_of
+from tests.members_case import member_process
 from tests.standing_case import NOW, held_by_another_process, write_study, write_trial
 
 HELD = Holder("held", 7, "kltune sweep", NOW - 100)
@@ -150,3 +153,20 @@ def test_a_finished_study_is_finished_although_its_process_is_gone(tmp_path: Pat
     with held_by_another_process(study):
         pass
     assert state_word(read_standing(study, lambda: NOW)) == "finished"
+
+
+def test_members_of_a_search_are_counted_and_the_dead_are_named(tmp_path: Path) -> None:
+    study = write_study(tmp_path)
+    with member_process(study, "sweep") as lead, member_process(study) as one:
+        standing = read_standing(study)
+        assert state_words(standing) == f"running (sweep + 1 worker; process {lead.pid})"
+        assert crew_words(standing) == "running (sweep + 1 worker)"
+        assert member_rows(standing) == []
+        one.kill()
+        one.wait()
+        standing = read_standing(study)
+        assert state_words(standing) == f"running (kltune sweep, process {lead.pid})"
+        assert crew_words(standing) == "running, 1 died"
+        (said,) = member_rows(standing)
+        assert said.startswith("died: worker ")
+        assert f"(process {one.pid})" in said

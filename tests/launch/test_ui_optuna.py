@@ -15,7 +15,7 @@ from fake_bank import small_spec
 
 from kltune.launch.ui_children import Child, Command
 from kltune.launch.ui_loopback import choose_ports
-from kltune.launch.ui_optuna import for_loopback_only, for_reading_only
+from kltune.launch.ui_optuna import STORAGE, for_loopback_only, for_reading_only
 from kltune.launch.ui_stores import optuna_store
 from kltune.study.storage import open_study
 
@@ -70,8 +70,9 @@ def test_the_dashboard_shows_the_study_cannot_delete_it_and_holds_nothing_up(
     store = optuna_store(study, scratch)
     assert store is not None
     port = choose_ports({"--port": None})["--port"]
-    arguments = ["-m", "kltune.launch.ui_optuna", str(port), store.url]
-    child = Child(Command("Optuna", arguments, port, "/api/meta", dict(os.environ)), scratch)
+    arguments = ["-m", "kltune.launch.ui_optuna", str(port)]
+    environment = {**os.environ, STORAGE: store.url}
+    child = Child(Command("Optuna", arguments, port, "/api/meta", environment), scratch)
     try:
         assert child.wait_until_it_answers(lambda: False) is None
         url = f"http://127.0.0.1:{port}/api/studies"

@@ -9,10 +9,16 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy
+from fake_bank import small_spec
+from postgres_case import Database, postgres
 from sqlalchemy.exc import OperationalError
 
-from kltune.errors import StudyError
+from kltune.errors import EnvironmentMissingError, StudyError
 from kltune.launch.ui_stores import mlflow_store, optuna_store
+from kltune.study.address import Address, note_address
+from kltune.study.storage import open_study, storage_to_read
+
+__all__ = ["postgres"]  # a fixture
 
 ODD = "a b #1 100% {x} ü?"
 """Characters that mean something in an address."""
@@ -183,3 +189,19 @@ def test_a_study_in_a_folder_that_cannot_be_written_to_is_shown(study: Path, scr
     assert (of_optuna.entry, of_mlflow.entry) == ("7", "3")
     here = (study / "artifacts").as_uri()
     assert one(of_mlflow.url, "SELECT artifact_location FROM experiments") == here
+
+
+def test_a_study_on_a_server_is_read_there_by_an_address_without_its_password(
+    tmp_path: Path, postgres: Database
+) -> None:
+    open_study(tmp_path, small_spec(storage={"url": postgres.url})).close()
+    store = optuna_store(tmp_path, tmp_path)
+    assert store is not None
+    assert (store.url, store.copied_because) == (postgres.url, None)
+    assert [str(s._study_id) for s in storage_to_read(store.url).get_all_studies()] == [store.entry]
+
+
+def test_a_server_that_is_away_is_said_and_not_shown(tmp_path: Path) -> None:
+    note_address(tmp_path, Address("postgresql://ann@127.0.0.1:9/kl", "small"), "abc")
+    with pytest.raises(EnvironmentMissingError, match="can't be used"):
+        optuna_store(tmp_path, tmp_path)

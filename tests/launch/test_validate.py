@@ -36,6 +36,22 @@ class FakeGold:
         ]
 
 
+@dataclass
+class Asking(FakeGold):
+    """Keeps what it was told, as a judge does."""
+
+    def keep_in(self, folder: Path) -> None:
+        raise AssertionError(f"nothing is kept in {folder} by a command that only looks")
+
+
+def _rows(study_path: Path) -> list[dict[str, Any]]:
+    return [
+        json.loads(line)
+        for path in sorted(study_path.glob("trials/*/samples.jsonl"))
+        for line in path.read_text(encoding="utf-8").splitlines()
+    ]
+
+
 def gold_of(off: float = 0.0, seen: list[FakeGold] | None = None):
     def load(study: StudyRows) -> tuple[Scorer, Mapping[str, Any]]:
         rows = [
@@ -203,3 +219,43 @@ def test_gold_above_the_start_is_that_of_the_confirmation_only_of_the_same_setti
 def test_a_folder_that_is_no_study_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match="not a study folder"):
         run_validate(ValidateRequest(tmp_path))
+
+
+def test_rewards_that_are_no_functions_are_made_ready(tmp_path: Path) -> None:
+    names = [
+        *(("train", i) for i in range(9, 12)),
+        *(("select", i) for i in range(4)),
+        ("test", 5),
+        ("test", 6),
+    ]
+    asked = "how long do I cook food {} ?"
+    prompts = [{"id": f"food-{i}", "prompt": asked.format(i), "split": s} for s, i in names]
+    (tmp_path / "p.jsonl").write_text("".join(json.dumps(p) + "\n" for p in prompts))
+    task = {
+        "prompts": str(tmp_path / "p.jsonl"),
+        "proxy": {"learned": {}},
+        "gold": {"recorded": str(tmp_path / "scores.jsonl")},
+    }
+    folder = write_study(tmp_path / "study", [trial(0.1)], task=task)
+    (path,) = folder.glob("trials/*/samples.jsonl")
+    rows = [{**json.loads(line), "gold": 1.0} for line in path.read_text().splitlines()]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    pairs = [{k: row[k] for k in ("prompt", "completion")} | {"score": 1.0} for row in rows]
+    (tmp_path / "scores.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
+    run_validate(ValidateRequest(folder))
+    line = lines_of(folder)["gold_repeats"]
+    assert "same as on record" in line["meaning"], line
+
+
+def test_a_judge_is_asked_twice_not_its_memory(tmp_path: Path) -> None:
+    made: list[Asking] = []
+
+    def load(study: StudyRows) -> tuple[Scorer, Mapping[str, Any]]:
+        _, prompts = gold_of()(study)
+        rows = {f"{r['prompt_id']}{r['completion']}": r["gold"] for r in _rows(study.path)}
+        made.append(Asking(rows))
+        return made[-1], prompts
+
+    folder = write_study(tmp_path / "study", [trial(0.1)])
+    run_validate(ValidateRequest(folder), load)
+    assert [len(gold.readings) for gold in made] == [1, 1]

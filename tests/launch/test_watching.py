@@ -16,13 +16,9 @@ from kltune.trial.outcome import StopReason, TrialOutcome, Verdict
 class Recorder:
     def __init__(self) -> None:
         self.noticed: list[Path] = []
-        self.logged: list[tuple[dict[str, float], int]] = []
 
     def notice(self, trial_folder: Path) -> None:
         self.noticed.append(trial_folder)
-
-    def log_study(self, values: dict[str, float], step: int) -> None:
-        self.logged.append((values, step))
 
 
 def outcome(number: int, value: float | None, *, feasible: bool | None) -> TrialOutcome:
@@ -30,22 +26,15 @@ def outcome(number: int, value: float | None, *, feasible: bool | None) -> Trial
     return TrialOutcome(number, 1, verdict, 5, value, feasible, -1.0, 5)
 
 
-def test_the_best_value_is_that_of_feasible_trials_only() -> None:
+def test_the_mirror_hears_of_a_trial_that_was_admitted_and_of_its_end() -> None:
     recorder = Recorder()
     watcher = MirrorObserver(cast("MlflowMirror", cast("Any", recorder)))
     setting = TrialSpec(beta=0.0, learning_rate=1e-3)
-    for number in (0, 1, 2):
+    for number in (0, 1):
         folder = Path(f"trials/{number}")
         watcher.admitted(Admitted(0, number, 1, "sobol", setting, 0, folder))
-    watcher.ended(outcome(0, 0.5, feasible=True))
     watcher.ended(outcome(1, 0.9, feasible=False))
-    watcher.ended(outcome(2, 0.4, feasible=True))
-    assert [values for values, _ in recorder.logged] == [
-        {"study/trials_ended": 1.0, "study/best_value": 0.5},
-        {"study/trials_ended": 2.0, "study/best_value": 0.5},
-        {"study/trials_ended": 3.0, "study/best_value": 0.5},
-    ]
-    assert recorder.noticed.count(Path("trials/1")) == 2
+    assert recorder.noticed == [Path("trials/0"), Path("trials/1"), Path("trials/1")]
 
 
 def test_the_mirror_hears_of_a_warning() -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -41,17 +42,18 @@ def test_an_outage_is_reported_once_and_loses_nothing(
         for first in (11, 21):
             trial.steps(1, first, first + 9)
             mirror.notice(trial.folder)
-            mirror.log_study({"study/trials_ended": first / 10}, step=first)
+            mirror.log_study({"study/bookkeeping_frac": first / 1000}, step=first)
         time.sleep(2.5)
         server.is_down = False
-        bench.wait(lambda: len(_steps_of(server, "study/trials_ended")) == 2)
+        bench.wait(lambda: len(_steps_of(server, "study/bookkeeping_frac")) == 2)
         assert _steps_of(server, "ctrl/beta") == list(range(1, 31))
         trial.end(1, "complete", "done", "all 30 steps")
         mirror.notice(trial.folder)
         assert mirror.close("FINISHED")
     assert _steps_of(server, "ctrl/beta") == list(range(1, 31))
     assert _steps_of(server, "eval/gold") == [10, 20, 30]
-    assert _steps_of(server, "study/trials_ended") == [11, 21]
+    assert _steps_of(server, "study/bookkeeping_frac") == [11, 21]
+    assert _steps_of(server, "study/trials_ended") == [1]
     assert set(server.status.values()) == {"FINISHED"}
     assert caplog.text.count("Training goes on") == 1
     assert "is back and up to date" in caplog.text
@@ -172,3 +174,96 @@ def test_starting_does_not_wait_for_mlflow(bench: Any, tmp_path: Path) -> None:
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert float(done.stdout) < 0.3
+
+
+def test_a_server_that_comes_back_empty_gets_everything_anew(
+    bench: Any, server: Any, trial: Any
+) -> None:
+    mirror = bench.mirror(trial.folder.parents[1], server.uri)
+    mirror.start()
+    bench.wait(lambda: _steps_of(server, "eval/gold") == [10])
+    with server.state_lock:
+        server.forget()
+    trial.steps(1, 11, 20)
+    trial.end(1, "complete", "done", "all 20 steps", value=0.5)
+    mirror.notice(trial.folder)
+    assert mirror.close("FINISHED")
+    assert _steps_of(server, "ctrl/beta") == list(range(1, 21))
+    assert _steps_of(server, "eval/gold") == [10, 20]
+    assert _steps_of(server, "study/trials_ended") == [1]
+    assert len(server.run_ids) == 2
+
+
+def test_a_hiccup_at_the_very_end_is_tried_again(bench: Any, server: Any, trial: Any) -> None:
+    mirror = bench.mirror(trial.folder.parents[1], server.uri)
+    mirror.start()
+    bench.wait(lambda: _steps_of(server, "eval/gold") == [10])
+    trial.steps(1, 11, 20)
+    server.is_down = True
+    threading.Timer(1.5, lambda: setattr(server, "is_down", False)).start()
+    assert mirror.close("FINISHED")
+    assert _steps_of(server, "ctrl/beta") == list(range(1, 21))
+
+
+def test_a_trial_of_another_process_is_found_without_a_notice(
+    bench: Any, server: Any, trial: Any
+) -> None:
+    mirror = bench.mirror(trial.folder.parents[1], server.uri)
+    mirror.poll_s = 0.1
+    mirror.start()
+    bench.wait(lambda: _steps_of(server, "eval/gold") == [10])
+    other = bench.Trial(trial.folder.parents[1], 2)
+    other.config()
+    other.steps(1, 1, 10)
+    bench.wait(lambda: _steps_of(server, "eval/gold") == [10, 10])
+    assert mirror.close("KILLED")
+    assert set(server.status.values()) == {"KILLED"}  # nobody is left to run the trials
+
+
+def test_one_that_stands_by_sends_nothing_and_leaves_at_once(
+    bench: Any, server: Any, trial: Any
+) -> None:
+    study = trial.folder.parents[1]
+    first, second = bench.mirror(study, server.uri), bench.mirror(study, server.uri)
+    first.start()
+    bench.wait(lambda: _steps_of(server, "eval/gold") == [10])
+    second.start()
+    second.notice(trial.folder)
+    start = time.monotonic()
+    assert second.close("FINISHED", is_last=False)
+    assert time.monotonic() - start < 2
+    assert server.status[server.run_ids[0]] == "RUNNING"
+    assert first.close("FINISHED")
+    assert server.status[server.run_ids[0]] == "FINISHED"
+    assert len(server.run_ids) == 2
+
+
+def test_the_last_one_gives_up_on_a_holder_that_never_leaves(
+    bench: Any, server: Any, trial: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    study = trial.folder.parents[1]
+    first, second = bench.mirror(study, server.uri), bench.mirror(study, server.uri)
+    first.start()
+    bench.wait(lambda: first._lock.is_held)
+    second.start()
+    start = time.monotonic()
+    assert not second.close("FINISHED", timeout_s=2.0)
+    assert time.monotonic() - start < 3
+    assert first.close("FINISHED")
+
+
+def test_a_server_that_was_away_and_comes_back_empty_at_the_very_end_gets_everything(
+    bench: Any, server: Any, trial: Any
+) -> None:
+    mirror = bench.mirror(trial.folder.parents[1], server.uri)
+    mirror.start()
+    bench.wait(lambda: _steps_of(server, "eval/gold") == [10])
+    server.is_down = True
+    trial.steps(1, 11, 20)
+    mirror.notice(trial.folder)
+    bench.wait(lambda: mirror._is_out)
+    with server.state_lock:
+        server.forget()
+    server.is_down = False
+    assert mirror.close("FINISHED")
+    assert _steps_of(server, "ctrl/beta") == list(range(1, 21))

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from kltune.metrics.mlflow import Store, TrackerOutage, TrackerRefusal
+from kltune.metrics.mlflow import Store
+from kltune.metrics.outage import TrackerOutage, TrackerRefusal
 from kltune.metrics.payload import Point
 from kltune.metrics.tracker import Tracker, resolve_tracker
 
@@ -36,8 +37,8 @@ def test_more_than_a_thousand_points_go_in_several_requests(store: Store) -> Non
 def test_a_run_is_found_by_its_tag(store: Store) -> None:
     experiment = store.experiment("x")
     run_id = store.create_run(experiment, "r", {"kltune.trial_key": "abc/1"}, 0)
-    assert store.find_run(experiment, "kltune.trial_key", "abc/1") == run_id
-    assert store.find_run(experiment, "kltune.trial_key", "abc/2") is None
+    assert store.find_runs(experiment, "kltune.trial_key", "abc/1") == [run_id]
+    assert store.find_runs(experiment, "kltune.trial_key", "abc/2") == []
 
 
 def test_an_experiment_is_created_once(store: Store) -> None:

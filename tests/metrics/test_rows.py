@@ -41,6 +41,8 @@ def test_the_end_of_an_earlier_attempt_is_not_the_end_of_the_trial() -> None:
     events = [_event("started", 0, 1), _event("ended", 9, 1), _event("resumed", 5, 2)]
     assert last_ending(events, attempt=2) is None
     assert last_ending([*events, _event("ended", 12, 2)], attempt=2) == _event("ended", 12, 2)
+    late = [*events, _event("ended", 12, 2), _event("ended", 9, 1)]
+    assert last_ending(late, attempt=2) == _event("ended", 12, 2)
 
 
 def _warning(guard: str, step: int, attempt: int) -> dict[str, Any]:

@@ -24,7 +24,7 @@ def with_reason(row: TrialRow, reason: StopReason) -> TrialRow:
 def test_every_way_to_end_has_a_look_of_its_own(tmp_path: Path) -> None:
     row = row_of(tmp_path)
     found = {reason: ending_of(with_reason(row, reason)) for reason in StopReason}
-    alike = {StopReason.ERROR, StopReason.OUT_OF_MEMORY}
+    alike = {StopReason.ERROR, StopReason.OUT_OF_MEMORY, StopReason.DISK}
     looks = {
         (ending.colour, ending.pattern) for reason, ending in found.items() if reason not in alike
     }

@@ -46,3 +46,13 @@ def test_one_evaluation_that_broke_down_does_not_flatten_the_rest(tmp_path: Path
     figure = law_figure(replace(found, trials=(replace(law, points=far), *found.trials[1:])))
     assert "further to the right not drawn (but fitted)" in figure.caption
     assert "−8" not in figure.svg
+
+
+def test_gold_that_never_moves_still_gets_an_axis(tmp_path: Path) -> None:
+    found = law_case.findings(law_case.study(tmp_path), best=None)
+    still = [
+        replace(law, points=replace(law.points, gain_PN=np.zeros_like(law.points.gain_PN)))
+        for law in found.trials
+    ]
+    none = fit(a=None, b=None, kl_peak=None, verdict=LawVerdict.NOT_IDENTIFIABLE)
+    accepted(law_figure(replace(found, trials=tuple(still), pooled=none)).chart)

@@ -160,6 +160,13 @@ def test_what_is_not_there_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         reward(llama(tmp_path / "l"), device="gpu")
 
 
+def test_a_path_that_is_no_folder_is_not_looked_for_on_the_hub(tmp_path: Path) -> None:
+    context = RewardContext("task.gold", lambda text: tmp_path / text)
+    made = RewardModelSpec(model="./rm")
+    with pytest.raises(SpecError, match=r"task\.gold\.model: '\./rm': there is no such folder"):
+        RewardModel(made, context)
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
 def test_a_device_that_is_not_here_is_named(tmp_path: Path) -> None:
     with pytest.raises(

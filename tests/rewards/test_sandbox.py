@@ -83,9 +83,37 @@ def test_nothing_of_this_processs_environment_is_seen(monkeypatch: pytest.Monkey
     assert run_program("import os; assert 'JUDGE_KEY' not in os.environ", LIMITS).has_passed
 
 
+@pytest.mark.parametrize(
+    "program",
+    [
+        "import os; os.fork()",
+        "import os; os.posix_spawn('/bin/true', ['true'], {})",
+        "import subprocess; subprocess.run(['true'])",
+        "import multiprocessing as m; p = m.get_context('fork').Process(); p.start()",
+        "import ctypes; c = ctypes.CDLL(None, use_errno=True); "
+        "r = c.syscall(56 if c.syscall(39) == __import__('os').getpid() else 220, 17, 0, 0, 0, 0); "
+        "assert r == -1 and ctypes.get_errno() == 1; raise PermissionError",
+    ],
+)
+def test_no_second_process_can_double_the_limits(program: str) -> None:
+    skip_unless_confined(run_program("", LIMITS))
+    assert problem(program).split(":")[0] in ("PermissionError", "BlockingIOError")
+
+
+def test_a_program_may_use_threads() -> None:
+    work = "import threading\nfound = []\nt = threading.Thread(target=found.append, args=(1,))\n"
+    assert run_program(f"{work}t.start()\nt.join()\nassert found == [1]", LIMITS).has_passed
+
+
+def test_the_environment_of_kltune_itself_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    skip_unless_confined(run_program("", LIMITS))
+    found = problem(f"raise ValueError(open('/proc/{os.getpid()}/environ', 'rb').read()[:40])")
+    assert found.startswith("PermissionError")
+
+
 def test_what_a_program_leaves_running_is_ended_with_it() -> None:
     before = _sleepers()
-    program = "import os, time\nif os.fork() == 0:\n  time.sleep(60)\ntime.sleep(0.1)"
+    program = "import threading, time\nthreading.Thread(target=time.sleep, args=(60,)).start()"
     assert run_program(program, LIMITS).has_passed
     until = time.monotonic() + 5  # a killed process is gone a moment later
     while _sleepers() - before and time.monotonic() < until:

@@ -104,7 +104,7 @@ def test_each_name_once(tmp_path: Path) -> None:
     (line,) = told(tmp_path, OWN, OWN)
     assert line.startswith("baselines.1: is called ")
     (line,) = told(tmp_path, "nonsense")
-    assert "or write it out: {name, penalty" in line
+    assert "a setting of your own is written out: {name, penalty" in line
 
 
 def test_its_controller_uses_the_bounds_of_control(tmp_path: Path) -> None:

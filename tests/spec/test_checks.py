@@ -125,7 +125,7 @@ def test_an_unknown_built_in_task_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "told"),
     [
-        ("prompts.xlsx", b"x", "must be a .jsonl, .csv, .tsv, .parquet or .txt file"),
+        ("prompts.xlsx", b"x", "must be a .jsonl, .json, .csv, .tsv, .parquet or .txt file"),
         ("prompts.jsonl", b"\xff\xfe", "is not UTF-8 text (byte 0)"),
         ("prompts.txt", b" \n\n", "holds no prompts"),
         ("prompts.jsonl", None, "can't be read: Is a directory"),

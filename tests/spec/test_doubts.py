@@ -126,3 +126,19 @@ def test_a_second_gold_that_is_the_objectives_function_again_is_doubted(
     spec["task"]["golds"] = {"other": "rewards.py:tone", "third": "rewards.py:tone"}
     (told,) = doubts(tmp_path, spec)
     assert told.startswith("task.golds.third: rewards.py:tone is the function of task.golds.other")
+
+
+@pytest.mark.parametrize(
+    ("proxy", "gold", "words"),
+    [
+        ({"judge": "m"}, {"judge": "m", "ask": "Is {completion} kind?"}, "the same model, asked"),
+        ({"verifier": "math"}, {"verifier": "math"}, "the same check"),
+    ],
+)
+def test_a_proxy_that_is_near_the_gold_is_doubted(
+    tmp_path: Path, proxy: dict[str, Any], gold: dict[str, Any], words: str
+) -> None:
+    url = {"url": "http://h/v1"} if "judge" in proxy else {}
+    task = {"prompts": "p.jsonl", "proxy": {**proxy, **url}, "gold": {**gold, **url}}
+    (told,) = doubts(tmp_path, {**minimal(), "task": task})
+    assert told.startswith(f"task.proxy: task.gold is {words}")

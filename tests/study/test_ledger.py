@@ -102,6 +102,7 @@ def test_every_ending_has_its_optuna_state(tmp_path: Path, reason: StopReason) -
         StopReason.ERROR: TrialState.FAIL,
         StopReason.NEGATIVE_KL: TrialState.FAIL,
         StopReason.OUT_OF_MEMORY: TrialState.FAIL,
+        StopReason.DISK: TrialState.FAIL,
         StopReason.INTERRUPTED: TrialState.FAIL,
     }
     assert trial.state is expected.get(reason, TrialState.COMPLETE)
@@ -347,6 +348,7 @@ def with_ended_trials(path: Path, num: int) -> Ledger:
     ledger.tell(first, outcome_of(first, StopReason.DONE))
     (kept,) = ledger.opened.optuna_study.get_trials()
     kept.set_user_attr("kltune.origin", "random")
+    del kept.user_attrs["kltune.ask"]  # of one ask, there is one attempt
     ledger.opened.optuna_study.add_trials([kept] * (num - 1))
     for _ in range(2):  # the first one reads all trials and takes the search space down
         assert run_a_trial(ledger).origin == "tpe"

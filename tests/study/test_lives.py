@@ -1,13 +1,19 @@
 from __future__ import annotations
 
+from typing import Any
+
 import optuna
 from optuna.trial import TrialState, create_trial
 
 from kltune.study.lives import (
+    ATTR_ASK,
     ATTR_LOST,
+    ATTR_LOST_AT,
+    ATTR_LOST_BESIDE,
     ATTR_MAY_RETRY,
     ATTR_REASON,
     ATTR_RETRY_OF,
+    is_hopeless,
     lives_of,
     needs_another,
     times_lost,
@@ -51,6 +57,33 @@ def test_attempts_that_were_lost_alone_are_counted_over_all_sessions() -> None:
         attempt(2, "error", 0, **lost),
     ]
     assert times_lost(life) == 2
+
+
+def test_a_trial_that_got_further_before_its_worker_died_starts_a_new_count() -> None:
+    def lost(number: int, step: int) -> dict[str, object]:
+        return {ATTR_LOST: True, ATTR_LOST_AT: step}
+
+    life = [
+        attempt(n, "interrupted", 0 if n else None, **lost(n, s)) for n, s in enumerate((5, 5, 9))
+    ]
+    assert times_lost(life) == 1
+    life += [attempt(n, "interrupted", 0, **lost(n, 9)) for n in (3, 4)]
+    assert times_lost(life) == 3
+    assert is_hopeless(life)
+
+
+def test_a_worker_that_died_with_several_trials_is_held_against_each_less() -> None:
+    life = [
+        attempt(n, "interrupted", 0 if n else None, **{ATTR_LOST_BESIDE: True}) for n in range(5)
+    ]
+    assert not is_hopeless(life)
+    assert is_hopeless([*life, attempt(5, "interrupted", 0, **{ATTR_LOST_BESIDE: True})])
+
+
+def test_an_attempt_that_was_committed_twice_is_one() -> None:
+    token: dict[str, Any] = {ATTR_ASK: "one"}
+    trials = [attempt(n, None, None, **token) for n in (0, 1)] + [attempt(2, "done")]
+    assert [[t.number for t in life] for life in lives_of(trials)] == [[0], [2]]
 
 
 def test_failures_of_earlier_sessions_do_not_count() -> None:

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from kltune.errors import StudyError
-from kltune.study.lock import claim_study, lock_study, move_aside
+from kltune.study.crew import join
+from kltune.study.lock import claim_study, enter_study, lock_study, move_aside
+from tests.members_case import member_process
 
 HOLD = """
 import sys
@@ -88,22 +90,22 @@ def test_a_lock_that_was_taken_back_meanwhile_is_not_taken_for_the_study_s(
 def test_a_study_that_is_claimed_before_its_folder_exists_is_held(tmp_path: Path) -> None:
     study = tmp_path / "s"
     for fresh in (False, True):
-        with claim_study(study, fresh=fresh) as make_room:
+        with claim_study(study, fresh=fresh) as claim:
             for again in (False, True):
                 with (
                     pytest.raises(StudyError, match="another kltune is working"),
                     claim_study(study, fresh=again),
                 ):
                     pass
-            assert make_room() is None
+            assert claim.make_room() is None
 
 
 def test_fresh_holds_the_old_study_until_it_is_aside_and_then_the_new_one(tmp_path: Path) -> None:
     study = tmp_path / "s"
     study.mkdir()
     (study / "study.db").touch()
-    with claim_study(study, fresh=True) as make_room:
-        old = make_room()
+    with claim_study(study, fresh=True) as claim:
+        old = claim.make_room()
         assert old is not None
         assert (old / "study.db").exists()
         with lock_study(old):  # free again
@@ -145,3 +147,101 @@ def test_a_folder_that_is_no_study_is_not_moved_aside(tmp_path: Path) -> None:
     with pytest.raises(StudyError, match="leaves it alone"):
         move_aside(tmp_path / "code")
     assert (tmp_path / "code" / "main.py").exists()
+
+
+def test_beside_members_nobody_has_the_study_alone_and_the_sentence_says_how_to_join(
+    tmp_path: Path,
+) -> None:
+    with member_process(tmp_path, "sweep") as lead, member_process(tmp_path):
+        said = rf"another kltune is working in \S+ \(process {lead.pid}, 1 worker\); .*`kltune worker \S+`$"
+        with pytest.raises(StudyError, match=said), lock_study(tmp_path):
+            pass
+        with pytest.raises(StudyError, match="another kltune"), claim_study(tmp_path):
+            pass
+    with (
+        member_process(tmp_path),
+        member_process(tmp_path),
+        pytest.raises(StudyError, match=r"\(2 workers\)"),
+        lock_study(tmp_path),
+    ):
+        pass
+    with lock_study(tmp_path):
+        pass
+
+
+def test_a_lead_shares_its_lock_and_whoever_slips_in_lets_go(tmp_path: Path) -> None:
+    """A lock that becomes a shared one is free for a moment; the lead's own file is what counts then."""
+    with join(tmp_path, "sweep"):
+        # As in that moment: nobody has the lock, the lead works.
+        with pytest.raises(StudyError, match="another kltune is working"), lock_study(tmp_path):
+            pass
+        with enter_study(tmp_path, lambda: True, lambda: False) as hold:
+            assert hold is not None
+            assert hold.is_shared
+
+
+def test_whoever_is_first_sets_up_and_the_others_wait(tmp_path: Path) -> None:
+    study, asked = tmp_path / "s", list[bool]()
+
+    def is_set_up() -> bool:
+        return (study / "made").exists()
+
+    def wait() -> bool:
+        asked.append(True)
+        if len(asked) == 2:
+            (study / "made").touch()
+            assert first is not None
+            first.share()
+        return True
+
+    with enter_study(study, is_set_up, wait) as first:
+        assert first is not None
+        assert not first.is_shared
+        with enter_study(study, is_set_up, lambda: False) as nothing:
+            assert nothing is None
+        with enter_study(study, is_set_up, wait) as second:
+            assert second is not None
+            assert second.is_shared
+    assert len(asked) == 2
+
+
+def test_a_study_that_was_given_up_before_it_was_set_up_is_set_up_by_the_next(
+    tmp_path: Path,
+) -> None:
+    study = tmp_path / "s"
+    for _ in range(2):
+        with enter_study(study, lambda: False, lambda: False) as hold:
+            assert hold is not None
+            assert not hold.is_shared
+        assert not study.exists()
+
+
+def test_exactly_the_last_to_leave_is_told_so(tmp_path: Path) -> None:
+    (tmp_path / "made").touch()
+    with (
+        enter_study(tmp_path, lambda: True, lambda: False) as one,
+        enter_study(tmp_path, lambda: True, lambda: False) as two,
+        enter_study(tmp_path, lambda: True, lambda: False) as three,
+    ):
+        assert one is not None
+        assert two is not None
+        assert three is not None
+        assert [two.leave(), one.leave(), three.leave()] == [False, False, True]
+        with pytest.raises(StudyError, match="another kltune"), lock_study(tmp_path):
+            pass  # the last one holds it alone: it writes the report
+    with lock_study(tmp_path):
+        pass
+
+
+def test_members_change_a_small_file_one_after_the_other(tmp_path: Path) -> None:
+    code = (
+        "import sys, time\nfrom pathlib import Path\nfrom kltune.study.lock import briefly_alone\n"
+        "study = Path(sys.argv[1])\n"
+        "for _ in range(20):\n    with briefly_alone(study):\n"
+        "        number = int((study / 'n').read_text())\n        time.sleep(0.001)\n"
+        "        (study / 'n').write_text(str(number + 1))\n"
+    )
+    (tmp_path / "n").write_text("0")
+    both = [subprocess.Popen([sys.executable, "-c", code, str(tmp_path)]) for _ in range(2)]
+    assert [process.wait() for process in both] == [0, 0]
+    assert (tmp_path / "n").read_text() == "40"

@@ -8,6 +8,7 @@ import pytest
 from optuna.trial import TrialState
 
 from kltune.spec.trial import TrialSpec
+from kltune.trial.folder import TrialFolder
 from kltune.trial.outcome import StopReason
 from kltune.trial.record import read_trials
 from tests.fake_bank import FakeBank, gold_at, kl_at, small_spec
@@ -40,7 +41,7 @@ def test_a_whole_search_trains_judges_and_tells_every_trial(tmp_path: Path) -> N
         assert record.outcome.verdict.detail == "ran its course of 20 steps"
         assert trial.value == pytest.approx(record.outcome.value)
         assert sorted(trial.intermediate_values) == [0, 5, 10, 15, 20]
-        assert (record.folder / "checkpoints" / "last" / "slot.json").exists()
+        assert not (record.folder / "checkpoints" / "last").exists()  # it is not to go on
         assert (record.folder / "checkpoints" / "best" / "adapter.json").exists()
         assert record.sigma_r == SCALE.sigma
 
@@ -218,7 +219,8 @@ def test_a_trial_whose_process_died_goes_on_from_its_last_checkpoint(tmp_path: P
     bank = FakeBank(1)
     bank.admit(0, 0, asked.setting, None)
     for _ in range(5):
-        bank.train_step()
+        (metrics,) = bank.train_step()
+        TrialFolder(tmp_path, 0, 1).append_step(metrics)
     bank.save_checkpoint(0, tmp_path / "trials/00000/checkpoints/last")
     again = FakeBank(1)
     search(tmp_path, spec, again)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kltune.errors import StudyError
-from kltune.study.place import check_folder, is_foreign
+from kltune.study.place import check_folder, holds_study, is_empty, is_foreign
 
 
 def test_an_absent_or_empty_folder_and_one_with_a_database_pass(tmp_path: Path) -> None:
@@ -30,6 +30,22 @@ def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
     assert is_foreign(tmp_path)
     with pytest.raises(StudyError, match="no study of kltune"):
         check_folder(tmp_path)
+
+
+def test_a_study_on_a_server_needs_no_database_in_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "resolved.json").write_text("{}", encoding="utf-8")
+    assert not holds_study(tmp_path)
+    (tmp_path / "storage.json").write_text("{}", encoding="utf-8")
+    check_folder(tmp_path)
+    assert holds_study(tmp_path)
+
+
+def test_what_members_leave_before_a_study_is_begun_is_no_study(tmp_path: Path) -> None:
+    for name in (".lock", ".turn", ".mirror"):
+        (tmp_path / name).touch()
+    (tmp_path / "workers").mkdir()
+    assert is_empty(tmp_path)
+    check_folder(tmp_path)
 
 
 def test_a_study_whose_database_is_gone_is_refused(tmp_path: Path) -> None:

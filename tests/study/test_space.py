@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from kltune.errors import RunError
 from kltune.metrics.record import RewardScale
 from kltune.spec.penalty import Penalty
+from kltune.spec.recipes import RECIPES
 from kltune.spec.search import SearchSpec
 from kltune.spec.trial import ControllerKind, TrialSpec
 from kltune.study.space import drawing_order, fixed_trials, sobol_params, suggest, varying
@@ -146,6 +147,18 @@ def test_recipes_are_converted_to_reward_units_and_the_studys_kl_unit() -> None:
     assert (ziegler.beta, ziegler.target_kl) == (0.15, pytest.approx(6.0 / 20))
     assert ziegler.horizon == 10_000
     assert {trl.seed, verl.seed, ziegler.seed} == {spec.seed}
+
+
+@pytest.mark.parametrize("name", sorted(RECIPES))
+def test_every_recipe_becomes_a_trial_priced_in_raw_reward(name: str) -> None:
+    recipe = RECIPES[name]
+    (fixed,) = fixed_trials(small_spec(baselines=[name]), SCALE)
+    by = 1.0 if recipe.beta_in == "reward" else SCALE.sigma
+    assert fixed.origin == f"baseline:{name}"
+    assert fixed.setting.beta == pytest.approx(recipe.beta * by)
+    assert fixed.setting.penalty is recipe.penalty
+    (native,) = fixed_trials(small_spec(baselines=[name], beta_unit="native"), SCALE)
+    assert native.setting.beta == recipe.beta
 
 
 def test_in_native_units_and_nats_per_sequence_a_recipe_stays_as_published() -> None:

@@ -240,7 +240,7 @@ def test_a_closed_study_is_one_file_that_a_reader_can_open_where_nothing_can_be_
     opened = open_study(tmp_path, small_spec())
     opened.optuna_study.enqueue_trial({})
     opened.close()
-    assert [path.name for path in tmp_path.iterdir()] == [DATABASE]
+    assert {path.name for path in tmp_path.iterdir()} == {DATABASE, ".turn"}
     assert (tmp_path / DATABASE).read_bytes()[18:20] == b"\x01\x01"  # not in write-ahead mode
     assert len(load_study(tmp_path).get_trials()) == 1
 

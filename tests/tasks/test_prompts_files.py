@@ -100,3 +100,38 @@ def test_a_format_that_is_said_beats_the_ending(tmp_path: Path) -> None:
     assert fields(read(tmp_path, "p.data", "one\n\ntwo\n", "text")) == [
         {"prompt": "one"}, {"prompt": "two"},
     ]  # fmt: skip
+
+
+def test_a_json_array_is_read_row_by_row(tmp_path: Path) -> None:
+    table = read(tmp_path, "p.json", '\ufeff[{"prompt": "a", "n": 7}, 3, {"prompt": "b"}]', "json")
+    assert fields(table) == [{"prompt": "a", "n": 7}, {"prompt": "b"}]
+    assert [row.id for row in table.rows] == ["row-1", "row-3"]
+    assert table.problems == ['row 2: must be an object like {"prompt": "..."} (got a number)']
+
+
+def test_json_lines_that_are_called_json_are_read_as_what_they_are(tmp_path: Path) -> None:
+    table = read(tmp_path, "p.json", '\n{"prompt": "a"}\n{"prompt": "b"}\n', "json")
+    assert fields(table) == [{"prompt": "a"}, {"prompt": "b"}]
+    assert (table.word, table.rows[1].label) == ("line", "3")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('{"data": [{"prompt": "a"}]}', "write the list under 'data' as the whole file"),
+        ('{"a": [], "b": []}', "got an object with 'a', 'b'"),
+        ('"a"', "got text"),
+        ('[{"prompt": "a"},]', "not JSON"),
+        ('[{"prompt": NaN}]', "NaN is no JSON number"),
+        ('{"prompt": "a"', "not JSON"),
+    ],
+)
+def test_json_that_is_no_array_is_one_sentence(tmp_path: Path, text: str, words: str) -> None:
+    with pytest.raises(SpecError) as raised:
+        read(tmp_path, "p.json", text, "json")
+    assert words in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_an_empty_json_file_holds_no_rows(tmp_path: Path) -> None:
+    assert fields(read(tmp_path, "p.json", "\n", "json")) == []

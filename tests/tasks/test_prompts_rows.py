@@ -97,3 +97,26 @@ def test_another_column_can_say_the_split() -> None:
     )
     assert [(row.split, dict(row.prompt.columns)) for row in rows] == [("train", {"split": "kept"})]
     assert problems == ["row 2: field 'part' must be one of train, select, test (got 'dev')"]
+
+
+@pytest.mark.parametrize(
+    ("words", "kept"),
+    [
+        (1, "  This"),
+        (3, "  This  film\nis"),
+        (4, "  This  film\nis good."),
+        (9, "  This  film\nis good."),
+    ],
+)
+def test_only_the_first_words_are_kept_as_they_are_written(words: int, kept: str) -> None:
+    rows, problems = parse([{"prompt": "  This  film\nis good."}], words=words)
+    assert problems == []
+    assert rows[0].prompt.text == kept
+
+
+def test_messages_have_no_first_words() -> None:
+    rows, problems = parse([{"prompt": [{"role": "user", "content": "a b c"}]}], words=2)
+    assert rows == []
+    assert problems == [
+        "row 1: field 'prompt' is a list of messages, which task.prompts.words can't cut"
+    ]

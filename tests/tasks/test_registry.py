@@ -163,3 +163,21 @@ def test_a_built_in_task_ships_golds_to_name() -> None:
     assert [scorer.name for scorer in task.golds.values()] == ["kitchen-retention"]
     with pytest.raises(SpecError, match="kitchen has no further gold 'tone'; it ships retention"):
         load_task(BuiltinTask(builtin="kitchen", golds=("tone",)), no_path)
+
+
+@pytest.mark.parametrize(
+    ("proxy", "named"),
+    [
+        ({"model": "rm"}, "task.proxy and task.gold"),
+        ({"model": "./rm", "score": "probability"}, "task.proxy and task.gold"),
+        (
+            {"weighted": ["scorers.py:proxy", {"model": "rm"}]},
+            "task.proxy.weighted.1 and task.gold",
+        ),
+    ],
+)
+def test_one_model_is_never_proxy_and_gold(tmp_path: Path, proxy: Any, named: str) -> None:
+    (tmp_path / "rm").mkdir()
+    with pytest.raises(SpecError, match=f"^{named} are the same judgement"):
+        load(tmp_path, proxy=proxy, gold={"model": "rm"})
+    assert load(tmp_path, proxy={"model": "rm", "label": 1}, gold={"model": "rm"}).name

@@ -236,8 +236,7 @@ def test_a_crash_at_any_point_of_a_save_leaves_the_old_or_the_new_checkpoint(
             patch.setattr(Path, "write_text", crash)
         elif point == "rmtree":
             monkeypatch.setattr(
-                "kltune.trainer.checkpoint.shutil.rmtree",
-                lambda p, **_k: crash() if p.exists() else None,
+                "kltune.trainer.checkpoint.remove", lambda p: crash() if p.exists() else None
             )
         else:
             patch.setattr(Path, "rename", counted)

@@ -9,6 +9,7 @@ NOT_GUARDS = {
     StopReason.PRUNED,
     StopReason.ERROR,
     StopReason.OUT_OF_MEMORY,
+    StopReason.DISK,
     StopReason.INTERRUPTED,
 }
 

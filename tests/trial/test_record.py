@@ -166,6 +166,34 @@ def test_completions_that_the_proxy_failed_on_are_counted_and_a_few_shown(tmp_pa
     assert found == ScoreErrors(8, 2, ("prompt 'p0': no", "prompt 'p1': no", "prompt 'p2': no"))
 
 
+def test_completions_of_an_evaluation_that_the_proxy_failed_on_are_counted_apart(
+    tmp_path: Path,
+) -> None:
+    folder = _attempt(tmp_path, 0, 1, range(1))
+    folder.append_event("score_errors", 0, count=2, examples=["prompt 'a': no"])  # an older record
+    errors = ("prompt 'b': no", "prompt 'c': no", "prompt 'd': no")
+    folder.append_eval(
+        EvalMetrics(
+            slot=0,
+            trial_number=0,
+            step=1,
+            gold=0.0,
+            gold_se=0.0,
+            proxy=0.0,
+            proxy_se=0.0,
+            kl_token=0.0,
+            kl_seq=0.0,
+            gold_by_prompt=(0.0,),
+            proxy_by_prompt=(0.0,),
+            values={"eval/score_errors": 3.0},
+            samples=(),
+            score_errors=errors,
+        )
+    )
+    found = read_trial(folder.path).score_errors
+    assert found == ScoreErrors(2, 1, ("prompt 'a': no", "prompt 'b': no", "prompt 'c': no"), 3)
+
+
 def test_an_ending_of_a_newer_kltune_is_one_line_that_names_file_and_line(tmp_path: Path) -> None:
     folder = _attempt(tmp_path, 3, 1, range(6))
     folder.append_outcome(_outcome(3, 1))

@@ -42,6 +42,12 @@ class MathVerifier:
         self.ended = 0
         """Texts so far whose comparison was ended; they count as wrong."""
         context.check_columns([spec.answer])
+        other = next((p for p in context.prompts if not _is_answer(p.columns[spec.answer])), None)
+        if other is not None:
+            raise SpecError(
+                f"{context.field}: the column {spec.answer!r} of prompt {other.id!r} must hold text or a number "
+                f"(got {str(other.columns[spec.answer])[:60]!r})"
+            )
         empty = next((p for p in context.prompts if not self._answer(p)), None)
         if empty is not None:
             after = "" if spec.answer_after is None else f" after {spec.answer_after!r}"
@@ -86,3 +92,7 @@ class MathVerifier:
             _, found, text = text.rpartition(after)
             text = text if found else ""
         return text.strip()
+
+
+def _is_answer(value: object) -> bool:
+    return isinstance(value, str | int | float) and not isinstance(value, bool)

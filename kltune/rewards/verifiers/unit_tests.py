@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import os
 import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -57,7 +58,8 @@ class CodeVerifier:
             for sample in samples
         ]
         programs = list(dict.fromkeys(program for one in wanted for program in one))
-        with ThreadPoolExecutor(self._spec.parallel, thread_name_prefix="code") as pool:
+        at_once = self._spec.parallel or len(os.sched_getaffinity(0))
+        with ThreadPoolExecutor(at_once, thread_name_prefix="code") as pool:
             ended = dict(
                 zip(
                     programs,

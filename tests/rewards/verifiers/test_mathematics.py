@@ -46,6 +46,14 @@ def test_a_prompt_without_an_answer_is_named_before_anything_runs() -> None:
         verifier(Prompt("p", "?", {"answer": "7"}), answer="truth")
 
 
+@pytest.mark.parametrize("answer", [["7"], {"a": 7}, True])
+def test_an_answer_that_is_neither_text_nor_number_is_named(answer: object) -> None:
+    with pytest.raises(
+        SpecError, match=r"column 'answer' of prompt 'p' must hold text or a number"
+    ):
+        verifier(Prompt("p", "?", {"answer": answer}))
+
+
 def test_a_right_answer_that_is_no_mathematics_is_named() -> None:
     late = Prompt("p", "?", {"answer": ""})  # of a prompt that was not there when it was made
     with pytest.raises(ScorerError, match=r"can't read the right answer '' of prompt 'p'"):

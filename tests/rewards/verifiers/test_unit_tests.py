@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -73,3 +74,17 @@ def test_a_system_that_can_not_confine_is_told_once(
     made(samples(RIGHT))
     made(samples(HALF))
     assert caplog.text.count("this system can't confine code fully: no seccomp") == 1
+
+
+def test_as_many_tests_run_at_once_as_there_are_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    plain = unit_tests.ThreadPoolExecutor
+
+    def pool(at_once: int, **names: str) -> ThreadPoolExecutor:
+        asked.append(at_once)
+        return plain(at_once, **names)
+
+    monkeypatch.setattr(unit_tests, "ThreadPoolExecutor", pool)
+    monkeypatch.setattr(unit_tests.os, "sched_getaffinity", lambda _: {0, 1, 2})
+    assert verifier(PROMPT)(samples("pass")) == verifier(PROMPT, parallel=1)(samples("pass"))
+    assert asked == [3, 1]

@@ -10,7 +10,7 @@ import pytest
 import soundness_bank as case
 import tiny
 import torch
-from oracle import push
+from oracle import Recorder, push, relative_error
 
 from kltune.tasks.protocol import Sample
 from kltune.trainer.bank import Bank
@@ -93,28 +93,62 @@ def test_five_steps_raise_a_trivial_reward(name: str) -> None:
     assert scores[-1] > scores[0] + 0.1, scores
 
 
+TRIALS = (
+    tiny.trial(seed=3, beta=0.3, penalty="k1-reward", learning_rate=1e-2),
+    tiny.trial(seed=4, beta=0.05, penalty="k2-loss", learning_rate=3e-2),
+)
+
+
+def recorded(name: str, chosen: Sequence[int]) -> tuple[Bank, Recorder]:
+    """A slot off the reference for each chosen trial, and what the proxy was shown."""
+    model = architectures.loaded(name)
+    seen = Recorder(ShareOfFirstHalf())
+    data = replace(tiny.task_data(model), proxy=seen)
+    bank = Bank(model, data, tiny.settings(), tiny.MODEL, len(chosen))
+    for slot, number in enumerate(chosen):
+        bank.admit(slot, number, TRIALS[number], None)
+        push(bank, slot, seed=number, scale=0.03)
+    return bank, seen
+
+
+def tokens(seen: Recorder, back: int) -> list[tuple[int, ...]]:
+    """Of the completions of the call so many calls ago."""
+    return [tuple(sample.token_ids) for sample in seen.calls[-back]]
+
+
+def trained(bank: Bank, slot: int) -> list[torch.Tensor]:
+    """All that a step of the slot changes."""
+    optimizer = bank.parts.optimizer
+    stacked = (bank.parts.stack.flat_KP, optimizer.exp_avg_KP, optimizer.exp_avg_sq_KP)
+    return [tensor[slot] for tensor in stacked]
+
+
 @EVERY
-def test_two_slots_packed_are_each_alone(name: str) -> None:
-    trials = [
-        tiny.trial(seed=3, beta=0.3, penalty="k1-reward", learning_rate=1e-2),
-        tiny.trial(seed=4, beta=0.05, penalty="k2-loss", learning_rate=3e-2),
-    ]
+@pytest.mark.parametrize("slot", [0, 1])
+def test_packed_or_alone_the_same_state_gives_the_same_tokens_and_gradients(
+    name: str, slot: int
+) -> None:
+    (packed, all_seen), (solo, seen) = recorded(name, (0, 1)), recorded(name, (slot,))
+    for _ in range(3):
+        packed.train_step()
+        solo.train_step()
+        assert tokens(all_seen, 2 - slot) == tokens(seen, 1)
+        wanted = solo.parts.stack.grad_KP[0]
+        assert float(wanted.norm()) > 0
+        assert relative_error(packed.parts.stack.grad_KP[slot], wanted) <= 1e-5
+        # What rounding did to this step is not held against the next.
+        for ours, theirs in zip(trained(packed, slot), trained(solo, 0), strict=True):
+            ours.copy_(theirs)
 
-    def run(num_slots: int, chosen: Sequence[int]) -> tuple[Bank, list[list[float]]]:
-        bank = bank_of(architectures.loaded(name), num_slots)
-        for slot, number in enumerate(chosen):
-            bank.admit(slot, number, trials[number], None)
-            push(bank, slot, seed=number, scale=0.03)
-        steps = bank.train_step(), bank.train_step()
-        watched = ("train/proxy_mean", "train/grad_norm", "kl/exact_seq", "train/entropy_token")
-        found = [
-            [m.values[w] for s in steps for w in watched for m in [s[k]]] for k in range(num_slots)
-        ]
-        return bank, found
 
-    packed, together = run(2, (0, 1))
-    for slot in range(2):
-        solo, (alone,) = run(1, (slot,))
-        assert together[slot] == pytest.approx(alone, rel=1e-3, abs=1e-5)
-        wanted, got = solo.parts.stack.flat_KP[0], packed.parts.stack.flat_KP[slot]
-        assert float((got - wanted).norm() / wanted.norm()) < 1e-3
+@EVERY
+@pytest.mark.parametrize("slot", [0, 1])
+def test_packed_or_alone_the_first_five_steps_draw_the_same_tokens(name: str, slot: int) -> None:
+    (packed, all_seen), (solo, seen) = recorded(name, (0, 1)), recorded(name, (slot,))
+    for _ in range(5):
+        packed.train_step()
+        solo.train_step()
+        assert tokens(all_seen, 2 - slot) == tokens(seen, 1)
+    # Rounding adds up over the steps, most where experts are chosen: 2e-6 was the most seen here.
+    apart = relative_error(trained(packed, slot)[0], trained(solo, 0)[0])
+    assert apart <= 1e-4

@@ -1,0 +1,21 @@
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+
+from kltune.study.machine import lives, this_machine
+
+
+def test_a_machine_has_one_name_that_is_not_its_host_s() -> None:
+    assert this_machine() == this_machine()
+    assert platform.node() not in this_machine()
+
+
+def test_a_process_lives_until_it_was_waited_for() -> None:
+    assert lives(os.getpid())
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        process.wait()
+    assert not lives(process.pid)
+    assert lives(10**30)  # no number of a process: nothing is known of it
