@@ -145,7 +145,7 @@ def test_a_trial_of_a_killed_worker_goes_on_in_another_and_a_killed_sweep_is_mis
     tmp_path: Path,
 ) -> None:
     study = tmp_path / "S"
-    lead = begin("sweep", KITCHEN, *flags(study, 4, 24))
+    lead = begin("sweep", KITCHEN, *flags(study, 4, 60))
     wait_for_rows(study / "trials" / "00000" / "metrics.jsonl", 1, lead)
     first, second = begin("worker", study), begin("worker", study)
     lost = wait_for_trial(study, first, 5)
