@@ -7,13 +7,14 @@ or none that may be started, the test is skipped with the reason.
 from __future__ import annotations
 
 import atexit
-import contextlib
 import functools
+import json
 import os
 import pwd
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -79,7 +80,7 @@ class Server:
 
         url = f"postgresql://{TRUSTED}@127.0.0.1:{self.port}/{database}"
         with psycopg.connect(url, autocommit=True) as connection:
-            cursor = connection.execute(statement)  # pyright: ignore[reportArgumentType]
+            cursor = connection.execute(statement)  # pyright: ignore[reportArgumentType, reportCallIssue]
             return cursor.fetchall() if cursor.description else []
 
     def url(self, database: str, user: str = TRUSTED) -> str:
@@ -149,16 +150,44 @@ def running() -> Server | str:
     except subprocess.CalledProcessError as error:
         shutil.rmtree(folder, ignore_errors=True)
         return f"PostgreSQL can't be started here: {error.stdout[-300:]}"
-    atexit.register(_end, server, os.getpid())
+    _keep(server)
     server.ask(f"CREATE ROLE {GUARDED} LOGIN PASSWORD '{PASSWORD}'")
     return server
 
 
-def _end(server: Server, owner: int) -> None:
+def _keep(server: Server) -> None:
+    """Have a process of its own end the server with this one, however this one ends.
+
+    It waits at a pipe whose other end is open in this process alone: a child that is forked closes it.
+    """
+    ours, theirs = os.pipe()  # ours is read by the keeper; theirs is never written
+    words = [json.dumps([str(_program("pg_ctl")), str(server.folder), server.user])]
+    keeper = subprocess.Popen(
+        [sys.executable, "-c", _KEEPER, *words],
+        stdin=ours,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd="/",
+        start_new_session=True,  # a Ctrl-C or a signal to the group is not for it
+    )
+    os.close(ours)
+    os.register_at_fork(after_in_child=lambda: os.close(theirs))
+    atexit.register(_end, theirs, keeper, os.getpid())
+
+
+_KEEPER = """
+import json, shutil, subprocess, sys
+pg_ctl, folder, user = json.loads(sys.argv[1])
+sys.stdin.buffer.read()
+subprocess.run([pg_ctl, "-D", folder + "/data", "stop", "-m", "immediate"], user=user, cwd="/")
+shutil.rmtree(folder, ignore_errors=True)
+"""
+
+
+def _end(pipe: int, keeper: subprocess.Popen[bytes], owner: int) -> None:
     if os.getpid() == owner:  # not from a process that was forked by a test
-        with contextlib.suppress(subprocess.CalledProcessError):
-            server.stop()
-        shutil.rmtree(server.folder, ignore_errors=True)
+        os.close(pipe)
+        keeper.wait()
 
 
 def _run(command: list[str | None], user: int | None) -> None:

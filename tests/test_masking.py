@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 
 from kltune.masking import hide_known, mask_record, name_secret, redact, secrets_of, traceback_of
+from kltune.metrics.jsonl import append_rows, write_json
+from kltune.trial.outcome import StopReason, Verdict
 
 
 @pytest.mark.parametrize(
@@ -112,3 +115,21 @@ def test_records_and_tracebacks_are_hidden_with_what_led_to_them() -> None:
     assert mask_record(record).getMessage() == "at http://***@h"
     assert record.exc_info is None
     assert "RuntimeError: password=***" in str(record.exc_text)
+
+
+def test_rows_and_json_files_hold_no_secret_of_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGPASSWORD", "geheim-4711")
+    append_rows(
+        tmp_path / "events.jsonl", [{"detail": ["said geheim-4711"], "in": {"a": "geheim-4711"}}]
+    )
+    write_json(tmp_path / "config.json", {"a": "geheim-4711"})
+    for path in tmp_path.iterdir():
+        assert "geheim" not in path.read_text(encoding="utf-8")
+        assert "***" in path.read_text(encoding="utf-8")
+
+
+def test_why_a_trial_ended_holds_no_secret() -> None:
+    verdict = Verdict(StopReason.ERROR, "no answer from https://u:geheim-4711@h/x")
+    assert verdict.detail == "no answer from https://***@h/x"

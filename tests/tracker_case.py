@@ -137,7 +137,7 @@ mirror.start()
 end = time.monotonic() + 240
 while mirror._connection.runs is None and sys.argv[3] == "alone" and time.monotonic() < end:
     time.sleep(0.1)
-print(mirror.close("FINISHED", timeout_s=240), study)
+assert mirror.close("FINISHED", timeout_s=240), "not all was sent"
 """
 
 

@@ -39,6 +39,7 @@ from kltune.cli import (
     validate,
     worker,
 )
+from kltune.cli.paths import refuse_addresses
 from kltune.errors import ExitCode, KltuneError
 from kltune.masking import mask_process, redact, traceback_of
 
@@ -132,6 +133,7 @@ app.command("diagnose", epilog=diagnose.EXAMPLE)(diagnose.command)
 app.command("replay", epilog=replay.EXAMPLE)(replay.command)
 app.add_typer(explain.app, name="explain")
 app.add_typer(task.app, name="task")
+refuse_addresses((app, explain.app, task.app))
 
 
 def _show_version(value: bool) -> None:

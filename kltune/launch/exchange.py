@@ -5,11 +5,13 @@ Without an address (``storage.record``) nothing happens: all members share one f
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -23,7 +25,7 @@ from kltune.study.observer import Admitted, Observer
 from kltune.study.storage import OpenStudy
 from kltune.trial.bundle import fetch, send, snapshot, versions_of
 from kltune.trial.disk import remove
-from kltune.trial.exchange import Exchange
+from kltune.trial.exchange import ASIDE, Exchange
 from kltune.trial.outcome import TrialOutcome
 from kltune.trial.remote import Remote, RemoteTroubleError
 
@@ -40,6 +42,8 @@ class ExchangeObserver:
     def __init__(self, exchange: Exchange) -> None:
         """``exchange`` must be started."""
         self._exchange = exchange
+        self.cut: set[int] = set()
+        """Trials whose latest attempt a stop kept from coming: what ran here instead is not sent."""
 
     def admitted(self, event: Admitted) -> None:
         """Nothing to send yet."""
@@ -49,21 +53,44 @@ class ExchangeObserver:
 
     def evaluated(self, metrics: EvalMetrics) -> None:
         """A slot was judged, and its checkpoint saved."""
-        self._exchange.notice(metrics.trial_number)
+        self._notice(metrics.trial_number)
 
     def warned(self, trial_number: int, alarm: Alarm) -> None:
         """Warnings travel with the next evaluation."""
 
     def ended(self, outcome: TrialOutcome) -> None:
         """A trial left its slot."""
-        self._exchange.notice(outcome.trial_number)
+        self._notice(outcome.trial_number)
+
+    def bring(self, number: int, stop: Callable[[], str | None]) -> bool:
+        """As `Exchange.bring`, but no longer than until ``stop`` names a reason."""
+        self.cut.discard(number)
+        is_cut = False
+
+        def heard() -> str | None:  # asked only where the trial could not be brought
+            nonlocal is_cut
+            reason = stop()
+            is_cut = reason is not None
+            return reason
+
+        came = self._exchange.bring(number, stop=heard)
+        if is_cut and not came:
+            self.cut.add(number)
+        return came
+
+    def _notice(self, number: int) -> None:
+        if number not in self.cut:
+            self._exchange.notice(number)
 
 
 @contextmanager
-def exchanged(opened: OpenStudy) -> Generator[tuple[OpenStudy, list[Observer]]]:
+def exchanged(
+    opened: OpenStudy, stop: Callable[[], str | None] = lambda: None
+) -> Generator[tuple[OpenStudy, list[Observer]]]:
     """Exchange trials inside the block; at its end send the rest and bring what the other members ran.
 
-    Gives the study to run the search on, and who must watch it.
+    Gives the study to run the search on, and who must watch it. Once ``stop`` names a reason, no trial is
+    waited for.
     """
     address = opened.spec.storage.record
     if address is None:
@@ -74,13 +101,26 @@ def exchanged(opened: OpenStudy) -> Generator[tuple[OpenStudy, list[Observer]]]:
     exchange.start()
     say(f"the record is exchanged by {remote.shown}")
     is_whole = False
+    observer = ExchangeObserver(exchange)
     try:
-        yield dataclasses.replace(opened, bring=exchange.bring), [ExchangeObserver(exchange)]
+        bring = partial(observer.bring, stop=stop)
+        yield dataclasses.replace(opened, bring=bring), [observer]
         is_whole = True
     finally:
         exchange.close()
+        for number in observer.cut:
+            _set_aside(opened.path, number)
         if is_whole:  # whoever leaves by an error writes no report
             exchange.bring_all(patience_s=15.0)
+
+
+def _set_aside(study_path: Path, number: int) -> None:
+    """Make way for the attempt that did not come: it has gone further than what began here without it."""
+    folder = study_path / "trials" / f"{number:05d}"
+    aside = study_path / ASIDE / f"{folder.name}-{time.time_ns()}"
+    aside.parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(FileNotFoundError):
+        folder.rename(aside)
 
 
 def bring_set_up(spec: StudySpec, study_path: Path) -> bool:

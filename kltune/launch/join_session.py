@@ -80,9 +80,10 @@ class _Worker:
             check_experiment(tracker, spec.spec.name)
         with join(path, "worker") as membership:
             _greet(path, spec, membership, str(address), is_first=is_first)
+            place = Place(spec, path, inputs, tracker, self.result, self.hold, membership)
             if not is_first and is_settled(path, spec.spec, address):
                 say("the study is settled: nothing is left to run")
-                return settled_code(path, self.hold, self.result)
+                return settled_code(place)
             ready = get_ready(spec, inputs, prints, path)
             refuse_full_disk(path, ready.disk)
             if stop() is not None:
@@ -92,7 +93,6 @@ class _Worker:
                 write_down(opened, spec, inputs, ready, ("kltune", *sys.argv[1:]))
                 say(scale_words(ready.scale))
             self.hold.share()
-            place = Place(spec, path, inputs, tracker, self.result, self.hold, membership)
             return take_part(place, opened, ready, stop)
 
 

@@ -7,21 +7,21 @@ from __future__ import annotations
 
 import json
 import shlex
-import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
 
 from rich.console import Console
 
-from kltune.errors import ExitCode, StudyError
+from kltune.errors import ExitCode
 from kltune.launch import signals
 from kltune.launch.assemble import Inputs
 from kltune.launch.calibrate import Site, placed_bank
 from kltune.launch.company import Company
 from kltune.launch.exchange import exchanged
+from kltune.launch.leaving import leave
 from kltune.launch.placement import Calibration
 from kltune.launch.saying import say
 from kltune.launch.set_up import Ready
@@ -29,7 +29,9 @@ from kltune.launch.timing import note_session
 from kltune.launch.watching import MirrorObserver
 from kltune.metrics.mirror import MlflowMirror
 from kltune.metrics.payload import DatasetFacts
-from kltune.metrics.tracker import Tracker, reroot
+from kltune.metrics.rows import EVENTS
+from kltune.metrics.runs import has_ended
+from kltune.metrics.tracker import Tracker
 from kltune.report.build import ReportPaths, build_report
 from kltune.report.summary import summary
 from kltune.screen.ending import final_summary, near
@@ -38,7 +40,7 @@ from kltune.screen.watch import open_screen
 from kltune.spec.load import LoadedSpec
 from kltune.spec.study import StudySpec
 from kltune.study.address import Address
-from kltune.study.crew import Membership, clear_dead, others
+from kltune.study.crew import Membership, others
 from kltune.study.ledger import Ledger
 from kltune.study.lock import Hold
 from kltune.study.loop import run_search
@@ -75,16 +77,20 @@ class Searched:
     end: SearchEnd
     calibration: Calibration
     mirror: MlflowMirror | None
+    is_last: bool = False
+    """Whether nobody else is left in the study."""
 
 
 def take_part(place: Place, opened: OpenStudy, ready: Ready, stop: signals.StopRequest) -> ExitCode:
     """Run trials until the study is settled or ``stop`` says so, then leave it; closes ``opened``."""
     try:
-        with exchanged(opened) as (known, senders):
+        with exchanged(opened, stop) as (known, senders):
             searched = _search(place, known, ready, stop, senders)
+        paths = _report_so_far(place)
+        searched = replace(searched, is_last=leave(place.hold, place.membership, opened.turn))
     finally:
         opened.close()
-    return _conclude(place, searched)
+    return _conclude(place, searched, paths)
 
 
 def _search(
@@ -107,7 +113,7 @@ def _search(
         mirror = _start_mirror(place)
         is_plain = place.result is not None or own.member.role == "worker"
         with (
-            _ended_on_error(place, mirror),
+            _ended_on_error(place, mirror, opened),
             open_screen(_scope(place.spec, ledger), is_plain=is_plain) as screen,
         ):
             company = Company(screen.progress, ledger.num_ended, place.has_others)
@@ -120,8 +126,6 @@ def _start_mirror(place: Place) -> MlflowMirror | None:
     spec = place.spec.spec
     if not spec.tracking.enabled:
         return None
-    if place.tracker.is_own and not place.has_others():
-        _open_own_tracker(place.study_path)
     mirror = MlflowMirror(
         place.study_path,
         place.tracker,
@@ -131,17 +135,6 @@ def _start_mirror(place: Place) -> MlflowMirror | None:
     )
     mirror.start()
     return mirror
-
-
-def _open_own_tracker(study_path: Path) -> None:
-    """Point a moved study's MLflow database at this folder; a broken one makes way, and is refilled."""
-    try:
-        reroot(study_path)
-    except StudyError as error:
-        broken = study_path / "mlflow.db"
-        aside = broken.with_name(f"mlflow.db.broken-{int(time.time())}")
-        broken.rename(aside)
-        say(f"note: {error}; moved to {aside.name}, a new one is filled from the record")
 
 
 def _datasets(inputs: Inputs) -> list[DatasetFacts]:
@@ -171,22 +164,33 @@ def _scope(loaded: LoadedSpec, ledger: Ledger) -> Scope:
     )
 
 
-def _conclude(place: Place, searched: Searched) -> ExitCode:
-    """Leave the study: the last to go writes the report, and the sweep in any case."""
+def _report_so_far(place: Place) -> ReportPaths | None:
+    """The sweep's report where others go on without it."""
+    path, own = place.study_path, place.membership.member
+    left = others(path, own.id)
+    if own.role != "sweep" or not left:
+        return None
+    words = "1 worker goes on" if len(left) == 1 else f"{len(left)} workers go on"
+    say(f"{words}: the report shows the study as it is now, and the last of them writes it anew")
+    return build_report(path)
+
+
+def _conclude(place: Place, searched: Searched, paths: ReportPaths | None) -> ExitCode:
+    """End what was begun: the last to go writes the report, and the sweep in any case."""
     end, mirror, path = searched.end, searched.mirror, place.study_path
+    was_stopped = end.reason in signals.EXIT_CODES
     busy_s = 0.0 if mirror is None else mirror.busy_s
     timing = note_session(path, end, busy_s, searched.calibration)
-    paths, is_last = _report(place, end)
+    is_lead = place.membership.member.role == "sweep"
+    is_alone = searched.is_last and not was_stopped
+    if is_alone or (is_lead and (searched.is_last or paths is None)):
+        paths = build_report(path)
     if mirror is not None:
         mirror.log_study({"study/bookkeeping_frac": timing["bookkeeping_frac"]}, end.trials_ended)
-        was_stopped = end.reason in signals.EXIT_CODES
-        # A busy machine can take long to import MLflow; its own sqlite file can't hang.
-        patience_s = 60.0 if place.tracker.is_own and not was_stopped else 15.0
         mirror.close(
             "KILLED" if was_stopped else "FINISHED",
-            artifacts=[] if paths is None else [paths.html, paths.markdown, paths.json],
-            timeout_s=patience_s,
-            is_last=is_last,
+            artifacts=[] if paths is None else _files(paths),
+            is_last=searched.is_last,
         )
     facts = summary(path)
     _say_end(place, end)
@@ -199,22 +203,8 @@ def _conclude(place: Place, searched: Searched) -> ExitCode:
     return verdict_of(facts, is_cut_short=end.reason is not None)
 
 
-def _report(place: Place, end: SearchEnd) -> tuple[ReportPaths | None, bool]:
-    """Leave, and write the report where it is this member's to write; with whether nobody else is left."""
-    path, own = place.study_path, place.membership.member
-    paths = None
-    is_lead = own.role == "sweep"
-    if is_lead and (left := others(path, own.id)):
-        words = "1 worker goes on" if len(left) == 1 else f"{len(left)} workers go on"
-        say(
-            f"{words}: the report shows the study as it is now, and the last of them writes it anew"
-        )
-        paths = build_report(path)
-    is_last = place.hold.leave()
-    if is_last:
-        clear_dead(path, own.id)  # what they left undone is done, or waits for the next session
-    is_due = is_lead or end.reason not in signals.EXIT_CODES
-    return build_report(path) if is_last and is_due else paths, is_last
+def _files(paths: ReportPaths) -> list[Path]:
+    return [paths.html, paths.markdown, paths.json]
 
 
 def _say_end(place: Place, end: SearchEnd) -> None:
@@ -248,13 +238,32 @@ def is_settled(study_path: Path, spec: StudySpec, address: Address) -> bool:
         opened.close()
 
 
-def settled_code(study_path: Path, hold: Hold, result: TextIO | None) -> ExitCode:
-    """End of a member that found nothing to do; a report that is not there is written by the last."""
-    if hold.leave() and not (study_path / "report.html").is_file():
-        say(f"wrote {near(build_report(study_path).html)}")
-    if result is not None:
-        _write_json(result, summary(study_path))
+def settled_code(place: Place) -> ExitCode:
+    """End of a member that found nothing to do: the last one does what those before it left undone.
+
+    They leave the report and the end of the MLflow run to whoever is there after them; or they were killed.
+    """
+    path = place.study_path
+    if leave(place.hold, place.membership):
+        paths = None
+        if not _is_reported(path):
+            paths = build_report(path)
+            say(f"wrote {near(paths.html)}")
+        if not has_ended(path) and (mirror := _start_mirror(place)) is not None:
+            mirror.close("FINISHED", artifacts=[] if paths is None else _files(paths))
+    if place.result is not None:
+        _write_json(place.result, summary(path))
     return ExitCode.DONE
+
+
+def _is_reported(study_path: Path) -> bool:
+    """Whether a report is there that is not older than the end of any trial."""
+    report = study_path / "report.html"
+    if not report.is_file():
+        return False
+    written = report.stat().st_mtime_ns
+    events = study_path.glob(f"trials/*/{EVENTS}")
+    return all(path.stat().st_mtime_ns <= written for path in events)
 
 
 def _write_json(result: TextIO, facts: Mapping[str, Any]) -> None:
@@ -276,11 +285,14 @@ def verdict_of(facts: Mapping[str, Any], *, is_cut_short: bool = False) -> ExitC
 
 
 @contextmanager
-def _ended_on_error(place: Place, mirror: MlflowMirror | None) -> Generator[None]:
+def _ended_on_error(
+    place: Place, mirror: MlflowMirror | None, opened: OpenStudy
+) -> Generator[None]:
     """A search that ends in an error ends its MLflow run as well, unless others go on with it."""
     try:
         yield
     except BaseException:
+        is_last = leave(place.hold, place.membership, opened.turn)
         if mirror is not None:
-            mirror.close("FAILED", is_last=not place.has_others())
+            mirror.close("FAILED", is_last=is_last)
         raise

@@ -117,7 +117,8 @@ class _Sweep:
     screen: FleetScreen
     study_path: Path
     words: tuple[str, ...]
-    environ: dict[str, str]
+    environ: dict[str, str] = field(repr=False)
+    """May hold a password: it goes to the actors as what they are made with, and on to workers as their environment."""
     marker: str
     actors: dict[int, Any] = field(default_factory=dict[int, Any])
     calls: dict[Any, int] = field(default_factory=dict[Any, int])

@@ -24,6 +24,7 @@ def note_session(
 
     ``bookkeeping_frac`` = time outside the bank (Optuna, files, screen, waiting for a stop) plus the
     CPU seconds of the MLflow thread, which takes them from the trainer on a full machine, over wall time.
+    ``waiting_s`` (a member with nothing to run, while others ran theirs) is in neither of the two.
     ``worker_s`` = wall time x workers: what the workers could have been busy for.
 
     Placement and calibration are those of the latest session that had one; what it did not measure
@@ -44,11 +45,13 @@ def _note(
         "sessions": before.get("sessions", 0) + 1,
         "wall_s": before.get("wall_s", 0.0) + end.wall_s,
         "trainer_s": before.get("trainer_s", 0.0) + end.trainer_s,
+        "waiting_s": before.get("waiting_s", 0.0) + end.waiting_s,
         "mirror_cpu_s": before.get("mirror_cpu_s", 0.0) + mirror_busy_s,
         "worker_s": worker_s + end.wall_s * workers,
     }
-    outside = totals["wall_s"] - totals["trainer_s"] + totals["mirror_cpu_s"]
-    totals["bookkeeping_frac"] = min(1.0, outside / max(totals["wall_s"], 1e-9))
+    at_work = totals["wall_s"] - totals["waiting_s"]
+    outside = at_work - totals["trainer_s"] + totals["mirror_cpu_s"]
+    totals["bookkeeping_frac"] = min(1.0, outside / max(at_work, 1e-9))
     totals |= _placed(before) if calibration is None else _placed(asdict(calibration))
     write_json(path, {"schema": 1, **totals})
     return totals

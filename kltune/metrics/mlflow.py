@@ -1,13 +1,14 @@
 """The only module that speaks to MLflow: explicit run ids in, one request each out.
 
-MLflow is imported when a `Store` is opened (2 to 4 s), so open it off the main thread. No
-fluent call, no active run, no global tracking address. Every failure is one of three:
-`TrackerOutage` (try again later), `TrackerRefusal` (trying again won't help) or its kind
-`TrackerLoss` (what was there is gone: begin anew).
+MLflow is imported when a `Store` is opened (2 to 4 s), so open it off the main thread. No fluent call, no active
+run, no global tracking address. Every failure is one of three: `TrackerOutage` (try again later), `TrackerRefusal`
+(trying again won't help) or its kind `TrackerLoss` (what was there is gone: begin anew).
 """
 
 from __future__ import annotations
 
+import atexit
+import gc
 import importlib
 import json
 import os
@@ -242,6 +243,8 @@ def load() -> None:
     for name, value in _DEFAULTS.items():
         os.environ.setdefault(name, value)
     os.environ.update(_FORCED)
+    atexit.unregister(gc.freeze)  # once is enough
+    atexit.register(gc.freeze)  # at its end Python looks for garbage in all this: 0.4 s of CPU
     importlib.import_module("mlflow.tracking.client")
 
 

@@ -27,6 +27,8 @@ from kltune.metrics.trial_run import IsDead, TrialRuns, set_params
 
 _STUDY_FILES: Final = ("spec.yaml", "resolved.json", "env.json")
 _STUDY_KEY: Final = "kltune.study_key"
+_ENDED: Final = "ended"
+"""In the study's ``mlflow.json``: as what its run was ended; not there while it runs."""
 
 
 @dataclass(slots=True)
@@ -116,6 +118,8 @@ class Runs:
         """End the parent run."""
         self.leave()
         self.offer.of("state", self.store.terminate, self.parent_id, status, _now_ms())
+        self.side[_ENDED] = status
+        write_json(self.study_path / SIDECAR, self.side)
         key = RunKey(self.trials.experiment_id, _STUDY_KEY, self.side["key"])
         drop_twins(self.store, key, self.side, self.study_path / SIDECAR)
 
@@ -139,6 +143,8 @@ class Runs:
     def _describe(self, params: Mapping[str, str], datasets: Sequence[DatasetFacts]) -> None:
         resolved = self.study_path / "resolved.json"
         wanted = flatten(read_json(resolved)) if resolved.exists() else {}
+        if self.side.pop(_ENDED, None) is not None:
+            write_json(self.study_path / SIDECAR, self.side)
         self.store.set_running(self.parent_id)
         set_params(self.store, self.offer, self.parent_id, wanted, params)
         if datasets:
@@ -149,6 +155,12 @@ class Runs:
         stop, self.stop_watching = self.stop_watching, None
         if stop is not None:
             stop()
+
+
+def has_ended(study_path: Path) -> bool:
+    """Whether the study's run was ended and not begun anew: there is nothing to mend, as far as is known here."""
+    path = study_path / SIDECAR
+    return path.is_file() and _ENDED in read_json(path)
 
 
 def _now_ms() -> int:

@@ -23,7 +23,7 @@ from kltune.rewards.context import RewardContext
 from kltune.rewards.fingerprint import digest
 from kltune.spec.rewards import RewardModelSpec
 from kltune.tasks.protocol import Sample
-from kltune.trainer.hub import first_words
+from kltune.trainer.hub import first_words, refuse_pickled
 from kltune.trainer.sources import pickle_words
 
 LOG = logging.getLogger(__name__)
@@ -135,6 +135,7 @@ class RewardModel:
 
     def _read(self) -> tuple[Any, Any]:
         try:
+            refuse_pickled(str(self._source), f"{self._field}.model")
             return (
                 AutoConfig.from_pretrained(self._source),
                 AutoTokenizer.from_pretrained(self._source),

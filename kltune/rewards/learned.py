@@ -26,6 +26,7 @@ from kltune.rewards.comparisons import Comparison
 from kltune.tasks.protocol import Prompt, Sample
 from kltune.trainer.encode import pad_left
 from kltune.trainer.fused.model import fuse
+from kltune.trainer.hub import refuse_pickled
 
 EncodePrompt = Callable[[Prompt], list[int]]
 SCHEMA: Final = 1
@@ -130,6 +131,7 @@ class LearnedReward:
     def load(cls, folder: Path, encode_prompt: EncodePrompt | None = None) -> LearnedReward:
         """Read what ``save`` wrote, in fp32; SpecError if it is absent or of another schema."""
         facts = _read_facts(folder)
+        refuse_pickled(str(folder), "task.proxy")
         trunk = AutoModel.from_pretrained(folder, dtype=torch.float32, use_safetensors=True)
         head_state = load_file(folder / _HEAD)
         head = nn.Linear(head_state["weight"].shape[1], 1)

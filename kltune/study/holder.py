@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from kltune.masking import redact
 from kltune.study.crew import Member, members
 from kltune.study.machine import PROC, lives, this_machine
 from kltune.study.place import LOCK
@@ -142,5 +143,5 @@ def _command(process: Path) -> str:
         return ""
     for word, after in itertools.pairwise(words):
         if Path(word).name in ("kltune", "__main__.py") and after.isalpha():
-            return shlex.join(("kltune", after))
+            return redact(shlex.join(("kltune", after)))
     return ""

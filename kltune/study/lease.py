@@ -24,15 +24,11 @@ from kltune.study import crew
 from kltune.study.crew import Membership
 from kltune.study.holder import this_machine
 from kltune.study.lives import ATTR_LEASE
-from kltune.study.stale import Watch
+from kltune.study.stale import LEASE_S, SILENT, VARIABLE, Watch, lease_seconds
 from kltune.study.storage import OpenStudy
 
-LEASE_S: Final = 60.0
-"""Seconds for which a sign of life holds; it is renewed after half of that."""
-VARIABLE: Final = "KLTUNE_LEASE"
-"""Environment variable with other seconds: all members of a study should have the same."""
-SILENT: Final = 2.0
-"""Leases without a new sign after which a member is taken for dead."""
+__all__ = ("LEASE_S", "SILENT", "STORAGE_ERRORS", "VARIABLE", "Lease", "lease_seconds")
+
 STORAGE_ERRORS: Final = (
     optuna.exceptions.StorageInternalError,
     SQLAlchemyError,
@@ -44,24 +40,6 @@ _END_S: Final = 5.0
 """Seconds that the end waits for a thread that may hang in a storage."""
 
 _logger = logging.getLogger(__name__)
-
-
-def lease_seconds(environ: Mapping[str, str]) -> float:
-    """The length of a lease: `LEASE_S`, or what the environment says.
-
-    Raises:
-        KltuneError: it is no number of seconds above 0.
-    """
-    given = environ.get(VARIABLE, "")
-    if not given:
-        return LEASE_S
-    try:
-        seconds = float(given)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < float("inf"):
-        raise KltuneError(f"{VARIABLE}={given}: not a number of seconds above 0")
-    return seconds
 
 
 class Lease:

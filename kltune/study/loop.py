@@ -42,17 +42,20 @@ def run_search(
     slots = Slots(bank, ledger, sigma_r, observers, clock)
     with ledger.at_work(should_stop), reserve(ledger.opened.path):
         ledger.recover()
+        waiting_s = 0.0
         try:
             while True:
                 reason = should_stop()
                 if reason is not None:
                     slots.interrupt(reason, is_saved=True)
-                    return slots.end(reason)
+                    return slots.end(reason, waiting_s)
                 slots.fill_free_slots()
                 if not slots.running:
                     if ledger.is_settled():
-                        return slots.end(None)
+                        return slots.end(None, waiting_s)
+                    before = clock()
                     _wait(min(LOOK_S, ledger.lease.seconds / 4), should_stop)
+                    waiting_s += clock() - before
                     continue
                 if slots.evaluate_due():
                     continue  # slots are free again

@@ -21,6 +21,11 @@ def this_machine() -> str:
         return digest[:32]  # a system without /proc: its name, which nobody else need read
 
 
+def is_same_system(machine: str) -> bool:
+    """Whether this is the same running system, in another container perhaps: processes share memory there."""
+    return machine.partition("/")[0] == this_machine().partition("/")[0]
+
+
 def lives(pid: int) -> bool:
     """Whether a process of this number is there (one that ended and was not waited for as well)."""
     try:

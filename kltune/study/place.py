@@ -7,6 +7,8 @@ from pathlib import Path
 from kltune.errors import StudyError
 
 DATABASE = "study.db"
+UNFINISHED = f"{DATABASE}.new"
+"""The database while it is made; it gets its name when all is in it."""
 STORAGE = "storage.json"
 """Where the trials are, of a study that is kept on a database server."""
 LOCK = ".lock"
@@ -51,4 +53,5 @@ def check_folder(study_path: Path) -> None:
 
 def _inside(study_path: Path) -> set[str]:
     names = {entry.name for entry in study_path.iterdir()} if study_path.is_dir() else set[str]()
-    return names - {LOCK, TURN, ".mirror", "workers", ".gitkeep"}
+    names -= {LOCK, TURN, ".mirror", "workers", ".gitkeep"}
+    return {name for name in names if not name.startswith(UNFINISHED)}

@@ -16,8 +16,10 @@ class SearchEnd:
     wall_s: float
     trainer_s: float
     """Seconds in the bank: training, evaluating, saving."""
+    waiting_s: float = 0.0
+    """Seconds with nothing to run, while the trials of other members might still have to go on here."""
 
     @property
     def bookkeeping_s(self) -> float:
-        """Seconds outside the bank: Optuna, files, trackers, screen."""
-        return self.wall_s - self.trainer_s
+        """Seconds outside the bank, other than waiting: Optuna, files, trackers, screen."""
+        return self.wall_s - self.waiting_s - self.trainer_s

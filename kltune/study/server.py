@@ -97,7 +97,8 @@ def connect(address: Address, *, is_made: bool = False) -> PatientStorage:
                 )
             _make_tables(address)
         return _storage(address, is_made=True)
-    except (SQLAlchemyError, RuntimeError) as error:
+    # Optuna's own: the server went away while it looked at its tables.
+    except (SQLAlchemyError, RuntimeError, optuna.exceptions.StorageInternalError) as error:
         raise EnvironmentMissingError(_why(address, error)) from None
 
 

@@ -10,6 +10,7 @@ import logging
 import math
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -23,6 +24,7 @@ from kltune.study.ledger import Ledger
 from kltune.study.observer import Admitted, Observer
 from kltune.study.resume import start_or_resume
 from kltune.study.search_end import SearchEnd
+from kltune.study.staging import save_staged
 from kltune.trainer.protocol import TrialBank
 from kltune.trial.folder import TrialFolder
 from kltune.trial.outcome import STATE_OF, StopReason, TrialOutcome, TrialState, Verdict
@@ -116,10 +118,10 @@ class Slots:
             reason = StopReason.DISK if is_met else StopReason.INTERRUPTED
             self._finish(attempt, Verdict(reason, str(error)))
 
-    def end(self, reason: str | None) -> SearchEnd:
-        """Sum up."""
+    def end(self, reason: str | None, waiting_s: float = 0.0) -> SearchEnd:
+        """Sum up; ``waiting_s``: as in `SearchEnd`."""
         wall_s = self._clock() - self._started_at
-        return SearchEnd(reason, self._trials_ended, wall_s, self._trainer_s)
+        return SearchEnd(reason, self._trials_ended, wall_s, self._trainer_s, waiting_s)
 
     def _admit(self, slot: int, asked: Asked) -> None:
         folder = TrialFolder(self._ledger.opened.path, asked.trial_number, asked.attempt)
@@ -242,12 +244,11 @@ class Slots:
         """Let the bank write to ``folder``; a trial whose slot is lost by now is ended."""
         if self.running.get(attempt.slot) is not attempt:
             return
-        if not self._ledger.is_ours(attempt.asked):
-            self._leave(attempt)
-            return
         try:
             with self._in_trainer():
-                how(attempt.slot, folder)
+                if save_staged(partial(how, attempt.slot), folder, attempt.asked, self._ledger):
+                    return
+            self._leave(attempt)
         except TrialFault as fault:
             self._fail(fault)
 

@@ -10,12 +10,41 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Final
+
+from kltune.errors import KltuneError
 
 
 @dataclass(slots=True)
 class _Seen:
     sign: object
     unchanged_s: float = 0.0
+
+
+LEASE_S: Final = 60.0
+"""Seconds for which a sign of life holds; it is renewed after half of that."""
+VARIABLE: Final = "KLTUNE_LEASE"
+"""Environment variable with other seconds: all members of a study should have the same."""
+SILENT: Final = 2.0
+"""Leases without a new sign after which a member is taken for dead."""
+
+
+def lease_seconds(environ: Mapping[str, str]) -> float:
+    """The length of a lease: `LEASE_S`, or what the environment says.
+
+    Raises:
+        KltuneError: it is no number of seconds above 0.
+    """
+    given = environ.get(VARIABLE, "")
+    if not given:
+        return LEASE_S
+    try:
+        seconds = float(given)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise KltuneError(f"{VARIABLE}={given}: not a number of seconds above 0")
+    return seconds
 
 
 class Watch:

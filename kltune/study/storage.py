@@ -35,8 +35,9 @@ from kltune.study.database import (
     open_file,
     set_journal,
 )
+from kltune.study.distant import refuse_distant
 from kltune.study.patient import Patience, PatientStorage
-from kltune.study.place import DATABASE, TURN, check_folder
+from kltune.study.place import DATABASE, TURN, UNFINISHED, check_folder
 from kltune.study.reading import (
     folder_of,
     has_study,
@@ -160,25 +161,40 @@ def open_study(study_path: Path, spec: StudySpec, address: Address | None = None
 
 
 def _open_in_folder(study_path: Path, spec: StudySpec, address: Address, turn: Turn) -> OpenStudy:
+    refuse_distant(study_path, os.environ)
     database = study_path / DATABASE
-    is_new = not database.exists() or database.stat().st_size == 0
-    if not is_new:
+    if is_new := not database.exists() or database.stat().st_size == 0:
+        _make_file(database, spec, address)
+    else:
         check_database(database)
-    storage = open_file(database, address, is_made=not is_new)
+    storage = open_file(database, address, is_made=True)
     storage.patience.turn = turn
-    if is_new or not storage.get_all_studies():
+    if not storage.get_all_studies():
         make_quick(storage, database)
         study = _create(spec, storage, spec.name)
         stamp(study, spec)
         return OpenStudy(study_path, spec, study, storage, 0, address, storage.patience, turn)
     study = load(storage, only_name(storage, database))
-    num_before = len(study.get_trials(deepcopy=False))
+    num_before = 0 if is_new else len(study.get_trials(deepcopy=False))
     if is_blank(study):
         stamp(study, spec)
     check_same_spec(study_path, study.user_attrs, spec)
     make_quick(storage, database)
     study.sampler = make_sampler(spec, num_before)
     return OpenStudy(study_path, spec, study, storage, num_before, address, storage.patience, turn)
+
+
+def _make_file(database: Path, spec: StudySpec, address: Address) -> None:
+    """Make the study's file under another name first: whatever dies meanwhile, no half of one has the right name."""
+    unfinished = database.with_name(UNFINISHED)
+    for rest in ("", "-journal", "-wal", "-shm"):  # of one that died, or beside an empty file
+        unfinished.with_name(f"{UNFINISHED}{rest}").unlink(missing_ok=True)
+        database.with_name(f"{DATABASE}{rest}").unlink(missing_ok=True)
+    storage = open_file(unfinished, address)
+    stamp(_create(spec, storage, spec.name), spec)
+    storage.remove_session()
+    storage.engine.dispose()
+    unfinished.replace(database)
 
 
 def _open_on_server(study_path: Path, spec: StudySpec, address: Address) -> OpenStudy:
@@ -236,6 +252,7 @@ def check_study(study_path: Path, spec: StudySpec, address: Address | None = Non
                 check_home(study_path, study.user_attrs, address)
                 check_same_spec(study_path, study.user_attrs, spec)
         return
+    refuse_distant(study_path, os.environ)
     database = study_path / DATABASE
     # Who makes the study has its turn meanwhile, and half of its tables are there.
     turn = study_path / TURN

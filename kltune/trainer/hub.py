@@ -9,12 +9,13 @@ import os
 import socket
 import threading
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from huggingface_hub import constants
 
+from kltune.errors import SpecError
 from kltune.masking import redact
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 PATIENCE_S: Final = 5.0
 """Seconds that a connection to the hub may take; HF_HUB_ETAG_TIMEOUT, where it is set, says otherwise."""
+_PICKLED: Final = "adapter_model.bin"
+"""The one pickle that Transformers reads where a configuration asks for it, whatever its caller says."""
 _PORTS: Final = {"http": 80, "https": 443}
 
 
@@ -33,6 +36,27 @@ def in_reach(source: ModelSource) -> ModelSource:
     if source.kind != "hub" or constants.is_offline_mode():
         return source
     return source if _answers(constants.ENDPOINT, patience_s()) else replace(source, is_cached=True)
+
+
+def refuse_pickled(pretrained: str, field: str, **flags: Any) -> None:
+    """See to it that the configuration of a model does not have its weights read from a pickle.
+
+    ``flags``: what ``from_pretrained`` is told besides; a GGUF has no such entry.
+
+    Raises:
+        SpecError: it does.
+        OSError: it can't be read, or is not there.
+    """
+    if "gguf_file" in flags:
+        return
+    from transformers import PreTrainedConfig  # noqa: PLC0415 - most callers of this module need no more of it
+
+    config, _ = PreTrainedConfig.get_config_dict(pretrained, **flags)
+    if _holds(config, _PICKLED):
+        raise SpecError(
+            f"{field}: the configuration of {pretrained} has weights read from {_PICKLED}, a pickle, which can run any "
+            "code when it is read; take that entry (transformers_weights) out and give safetensors"
+        )
 
 
 def patience_s() -> float:
@@ -65,6 +89,13 @@ def first_words(error: BaseException, switch: str | None = "model.trust_remote_c
             "since it can do whatever you can"
         )
     return redact((text or type(error).__name__).splitlines()[0])
+
+
+def _holds(facts: Any, word: str) -> bool:
+    if isinstance(facts, dict | list):
+        parts: Any = facts.values() if isinstance(facts, dict) else facts  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        return any(_holds(part, word) for part in parts)
+    return facts == word
 
 
 def _answers(endpoint: str, seconds: float) -> bool:

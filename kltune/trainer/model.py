@@ -23,7 +23,7 @@ from kltune.spec.model import ModelSpec
 from kltune.trainer.base_dtype import base_dtype
 from kltune.trainer.fused.model import FusedModel, fuse
 from kltune.trainer.head import Head
-from kltune.trainer.hub import first_words, in_reach, trouble_words
+from kltune.trainer.hub import first_words, in_reach, refuse_pickled, trouble_words
 from kltune.trainer.logit_rule import PLAIN, LogitRule, own_rule
 from kltune.trainer.runnable import (
     body_of,
@@ -152,6 +152,7 @@ def load_model(spec: ModelSpec, source: ModelSource, device: str, precision: str
     safe = {} if gguf else {"use_safetensors": True}  # never a pickle, on the hub neither
     refuse_too_large(spec, source, accelerator.device)
     try:
+        refuse_pickled(source.pretrained, "model.base", **gguf, **source.flags)
         tokenizer = AutoTokenizer.from_pretrained(source.pretrained, **common)
         model, found = cast(
             "tuple[PreTrainedModel, dict[str, Any]]",
@@ -175,8 +176,7 @@ def load_model(spec: ModelSpec, source: ModelSource, device: str, precision: str
 
 def with_own_forward(loaded: LoadedModel) -> LoadedModel:
     """The same model with our own forward beside the model's, where that is possible."""
-    dtype = loaded.matmul_dtype or loaded.head.weight.dtype
-    head = loaded.head_weights()
+    head, dtype = loaded.head_weights(), loaded.matmul_dtype or loaded.head.weight.dtype
     is_plain = head.rule.is_plain  # our own forward's head is a matrix product alone
     return replace(loaded, fused=fuse(loaded.model, loaded.body, dtype, head) if is_plain else None)
 

@@ -26,6 +26,10 @@ from kltune.trial.remote import Remote, RemoteTroubleError
 
 _VERSION: Final = re.compile(r"(\d{5})-(\d{6})\.json")
 _PART: Final = re.compile(r"[\w.-]+(?:/[\w.-]+)*")
+_DIGEST: Final = re.compile(r"[0-9a-f]{40}")
+_MOST_MANIFEST: Final = 1 << 20
+"""Bytes; a trial has some dozen files."""
+_MOST_FILES: Final = 1_000
 _KEPT: Final = 2
 """Versions of an attempt that stay there: someone may be reading the one before."""
 
@@ -116,20 +120,30 @@ def versions_of(remote: Remote, name: str) -> list[Version]:
 
 def _bring(remote: Remote, name: str, version: Version, into: Path) -> None:
     manifest = into / ".manifest.json"
-    remote.fetch(f"{name}/{version.file_name}", manifest)
+    remote.fetch(f"{name}/{version.file_name}", manifest, most=_MOST_MANIFEST)
     try:
         files: dict[str, Any] = dict(read_json(manifest)["files"])
     except (StudyError, KeyError, TypeError, ValueError) as error:
         raise RemoteTroubleError(f"{remote.shown}/{name}/{version.file_name}: {error}") from error
+    _refuse_hostile(f"{remote.shown}/{name}", files)
     for file, digest in files.items():
-        if not _PART.fullmatch(file) or ".." in file.split("/"):
-            raise RemoteTroubleError(
-                f"{remote.shown}/{name}: names a file outside its folder: {file!r}"
-            )
-        remote.fetch(f"{name}/{version.attempt:05d}/{digest}", into / file)
+        room = shutil.disk_usage(into).free
+        remote.fetch(f"{name}/{version.attempt:05d}/{digest}", into / file, most=room)
         if _digest(into / file) != digest:
             raise RemoteTroubleError(f"{remote.shown}/{name}: {file} is damaged")
     manifest.unlink()
+
+
+def _refuse_hostile(place: str, files: dict[str, Any]) -> None:
+    """Whoever can write at the address may have made the manifest: no path is built from it unseen."""
+    if len(files) > _MOST_FILES:
+        raise RemoteTroubleError(f"{place}: lists {len(files):,} files (at most {_MOST_FILES:,})")
+    for file, digest in files.items():
+        parts = file.split("/")
+        if not _PART.fullmatch(file) or ".." in parts or "." in parts:
+            raise RemoteTroubleError(f"{place}: names a file outside its folder: {file[:80]!r}")
+        if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
+            raise RemoteTroubleError(f"{place}: {file[:80]} has no digest: {str(digest)[:80]!r}")
 
 
 def _clear(

@@ -37,6 +37,8 @@ ASIDE: Final = "set-aside"
 _SCRATCH: Final = ".exchange"
 _FIRST_WAIT_S: Final = 1.0
 _LONGEST_WAIT_S: Final = 60.0
+_SLICE_S: Final = 0.2
+"""Between two questions whether to stop, while an address is waited for."""
 _MOST_TRIALS: Final = 100_000
 
 _logger = logging.getLogger(__name__)
@@ -115,7 +117,9 @@ class Exchange:
                         error,
                     )
                     return False
-            time.sleep(min(wait, left))
+            again = time.monotonic() + min(wait, left)
+            while (pause := again - time.monotonic()) > 0 and stop() is None:
+                time.sleep(min(pause, _SLICE_S))
             wait = min(2 * wait, _LONGEST_WAIT_S)
 
     def bring_all(self, patience_s: float = 120.0) -> list[int]:

@@ -85,13 +85,15 @@ class Remote:
             else:
                 self._fs.put_file(str(source), place)
 
-    def fetch(self, name: str, target: Path) -> None:
-        """Bring the file ``name`` to ``target``.
+    def fetch(self, name: str, target: Path, most: int | None = None) -> None:
+        """Bring the file ``name`` to ``target``, if it has at most ``most`` bytes.
 
         Raises:
-            RemoteTroubleError: it could not be brought, or is not there.
+            RemoteTroubleError: it could not be brought, is not there, or is larger.
         """
         with self._trouble(name):
+            if most is not None and (size := self._fs.size(self._place(name)) or 0) > most:
+                raise RemoteTroubleError(f"has {size:,} bytes (at most {most:,} are taken)")
             target.parent.mkdir(parents=True, exist_ok=True)
             self._fs.get_file(self._place(name), str(target))
 
@@ -130,6 +132,8 @@ class Remote:
         # Packages for storage raise classes of their own, whatever they are.
         try:
             yield
+        except RemoteTroubleError as error:
+            raise RemoteTroubleError(f"{self.shown}/{name}: {error}") from None
         except Exception as error:
             words = redact(f"{type(error).__name__}: {error}")
             raise RemoteTroubleError(f"{self.shown}/{name}: {words[:300]}") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from kltune.study.loop import run_search
 from kltune.study.space import fixed_trials
 from kltune.study.storage import open_study
 from kltune.trial.record import read_trials
+from kltune.trial.remote import RemoteTroubleError
 from tests.fake_bank import FakeBank, small_spec
 from tests.small_search import SCALE, stop_after
 
@@ -32,7 +34,8 @@ def run(tmp_path: Path, study: Path, bank: FakeBank, **how) -> None:
     spec = spec_of(tmp_path)
     opened = open_study(study, spec)
     try:
-        with exchanged(opened) as (known, senders):
+        stop = how.get("should_stop", lambda: None)
+        with exchanged(opened, stop) as (known, senders):
             run_search(bank, Ledger(known, fixed_trials(spec, SCALE)), SCALE.sigma, senders, **how)
     finally:
         opened.close()
@@ -53,6 +56,36 @@ def test_a_trial_goes_on_in_another_folder_and_all_are_there_for_the_report(tmp_
         assert [row["step"] for row in record.steps] == list(range(1, 21))
     assert [r.number for r in read_trials(two)] == [0, 1, 2]
     assert not list((two / "trials").glob("*/checkpoints/last"))
+
+
+def test_a_stop_while_a_trial_is_waited_for_is_heeded_and_loses_nothing_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two, three = (tmp_path / name for name in ("one", "two", "three"))
+    run(tmp_path, one, FakeBank(1), should_stop=stop_after(32))  # in the second trial
+    begun = len(read_trials(one)[1].steps)
+    two.mkdir()
+    (two / "study.db").write_bytes((one / "study.db").read_bytes())
+    asked_at = list[float]()
+
+    def away(*_: object) -> None:
+        asked_at.append(time.monotonic())
+        raise RemoteTroubleError("no answer")
+
+    def stop() -> str | None:
+        return "terminated" if asked_at and time.monotonic() > asked_at[0] + 0.3 else None
+
+    with monkeypatch.context() as patch:
+        patch.setattr("kltune.trial.exchange.versions_of", away)
+        patch.setattr("kltune.trial.exchange.Exchange.bring_all", lambda *_, **__: [])
+        run(tmp_path, two, FakeBank(1), should_stop=stop)
+    assert time.monotonic() - asked_at[0] < 20  # and not a minute
+    assert not (two / "trials" / "00001").exists()
+    three.mkdir()
+    (three / "study.db").write_bytes((two / "study.db").read_bytes())
+    bank = FakeBank(1)
+    run(tmp_path, three, bank)
+    assert bank.steps_done[1] == 20 - begun
 
 
 def test_without_an_address_nothing_is_sent(tmp_path: Path) -> None:

@@ -22,6 +22,14 @@ def test_two_sessions_add_up_and_the_mirror_counts_as_bookkeeping(tmp_path: Path
     assert totals["bookkeeping_frac"] == pytest.approx((200 - 192 + 2) / 200)
 
 
+def test_a_member_that_waits_for_others_adds_no_bookkeeping(tmp_path: Path) -> None:
+    note_session(tmp_path, SearchEnd(None, 2, wall_s=100.0, trainer_s=97.0), 1.0)
+    beside = SearchEnd(None, 0, wall_s=100.0, trainer_s=0.0, waiting_s=100.0)
+    totals = note_session(tmp_path, beside, 0.0)
+    assert (totals["wall_s"], totals["waiting_s"]) == (200.0, 100.0)
+    assert totals["bookkeeping_frac"] == pytest.approx((100 - 97 + 1) / 100)
+
+
 def test_the_latest_calibration_is_kept_whole(tmp_path: Path) -> None:
     note_session(tmp_path, SearchEnd(None, 2, 100.0, 97.0), 0.0, TWO_WORKERS)
     data = read_json(tmp_path / FILE)

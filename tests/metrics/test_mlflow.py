@@ -106,7 +106,20 @@ def test_several_processes_may_start_on_one_fresh_database(tmp_path: Path) -> No
     from mlflow.tracking.client import MlflowClient
 
     client = MlflowClient(uri)
-    named = [e for e in client.search_experiments() if e.name == "shared"]
-    assert len(named) == 1
-    assert len(client.search_runs([named[0].experiment_id])) == 4
+    assert [e.name for e in client.search_experiments()] == ["shared", "Default"]
+    runs = client.search_runs([client.get_experiment_by_name("shared").experiment_id])
+    assert [run.info.status for run in runs] == ["FINISHED"] * 4
     assert client.search_runs(["0"]) == []
+
+
+def test_at_its_end_python_looks_for_no_garbage_among_all_that_mlflow_made() -> None:
+    code = (
+        "import atexit, gc, importlib\n"
+        "from kltune.metrics import mlflow\n"
+        "importlib.import_module = lambda name: None\n"
+        "mlflow.load(); mlflow.load()\n"
+        "assert gc.get_freeze_count() == 0\n"
+        "atexit._run_exitfuncs()\n"
+        "assert gc.get_freeze_count() > 0\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

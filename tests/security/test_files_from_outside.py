@@ -113,6 +113,36 @@ def test_a_reward_model_that_is_a_pickle_is_refused_and_never_opened(tmp_path: P
     assert not marker.exists()
 
 
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"transformers_weights": "adapter_model.bin"},
+        {"text_config": {"transformers_weights": "adapter_model.bin"}},
+        {"attribute_map": {"transformers_weights": "mine"}, "mine": "adapter_model.bin"},
+    ],
+    ids=["plain", "nested", "by another name"],
+)
+def test_a_configuration_that_has_a_pickle_read_is_refused(
+    tmp_path: Path, entry: dict[str, object]
+) -> None:
+    marker = tmp_path / "ran"
+    folder = model_folder(tmp_path / "model", "adapter_model.bin", marker)
+    (folder / "model.safetensors").write_bytes(b"")
+    config = {
+        "model_type": "llama", "architectures": ["LlamaForSequenceClassification"], "hidden_size": 8,
+        "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8, "vocab_size": 8, **entry,
+    }  # fmt: skip
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    spec = ModelSpec(base=str(folder))
+    with pytest.raises(SpecError, match=r"model\.base: .*adapter_model\.bin, a pickle"):
+        load_model(spec, find_model(spec, Path), "cpu", "fp32")
+    with pytest.raises(SpecError, match=r"task\.proxy\.model: .*adapter_model\.bin, a pickle"):
+        RewardModel(
+            RewardModelSpec(model=str(folder)), RewardContext(field="task.proxy", resolve=Path)
+        )
+    assert not marker.exists()
+
+
 def test_pickles_in_a_checkpoint_are_not_read(tmp_path: Path) -> None:
     marker = tmp_path / "ran"
     for name in ("slot.safetensors", "slot.json", "adapter.json", "adapter.safetensors"):

@@ -58,7 +58,9 @@ def test_where_a_process_can_not_be_looked_into_it_is_left_open(tmp_path: Path) 
     assert find_holder(tmp_path, proc=tmp_path / "absent").state == "unknown"
 
 
-def test_the_holder_s_command_is_told(tmp_path: Path) -> None:
+def test_the_holder_s_command_is_told_without_secrets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     study, proc = tmp_path / "study", tmp_path / "proc"
     study.mkdir()
     (study / ".lock").write_text("7\n", encoding="utf-8")
@@ -70,6 +72,10 @@ def test_the_holder_s_command_is_told(tmp_path: Path) -> None:
     (proc / "7" / "cmdline").write_bytes(b"/x/python\0/x/bin/kltune\0sweep\0a.yaml\0")
     found = find_holder(study, proc)
     assert (found.state, found.command) == ("held", "kltune sweep")
+    # Another program may have any words after that one.
+    monkeypatch.setenv("PGPASSWORD", "geheimnis")
+    (proc / "7" / "cmdline").write_bytes(b"/x/backup\0/x/kltune\0geheimnis\0")
+    assert find_holder(study, proc).command == "kltune ***"
 
 
 def test_only_another_process_is_at_work(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from kltune.study.lives import (
     ATTR_REASON,
     ATTR_RETRY_OF,
     is_hopeless,
+    is_interrupted,
     lives_of,
     needs_another,
     times_lost,
@@ -97,3 +98,9 @@ def test_what_is_complete_hopeless_or_failed_by_hand_is_left_alone() -> None:
     assert not needs_another([attempt(0, "error", **{ATTR_MAY_RETRY: False})], 0, 9)
     assert not needs_another([attempt(0, None)], 0, 9)
     assert optuna.__version__.startswith("5.")
+
+
+def test_a_disk_without_room_is_no_failure_of_the_trial() -> None:
+    assert is_interrupted(attempt(0, "disk"))
+    assert is_interrupted(attempt(0, "interrupted"))
+    assert not is_interrupted(attempt(0, "error"))

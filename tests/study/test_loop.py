@@ -8,6 +8,7 @@ import pytest
 from optuna.trial import TrialState
 
 from kltune.spec.trial import TrialSpec
+from kltune.study.loop import run_search
 from kltune.trial.folder import TrialFolder
 from kltune.trial.outcome import StopReason
 from kltune.trial.record import read_trials
@@ -273,3 +274,15 @@ def test_a_gold_that_is_never_finite_ends_as_an_error_not_as_a_value(tmp_path: P
     assert outcome.verdict.reason is StopReason.ERROR
     assert "no evaluation of it is finite" in outcome.verdict.detail
     assert optuna_trials(tmp_path, spec)[0].state is TrialState.FAIL
+
+
+def test_time_with_nothing_to_run_is_counted_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KLTUNE_LEASE", "1")
+    ledger = ledger_of(tmp_path, small_spec(budget={"trials": 1}))
+    looks = iter([False, False, True])  # trials of other members run meanwhile
+    monkeypatch.setattr(ledger, "is_settled", lambda: next(looks))
+    end = run_search(FakeBank(1), ledger)
+    assert 0.5 <= end.waiting_s < end.wall_s
+    assert end.bookkeeping_s == pytest.approx(end.wall_s - end.waiting_s - end.trainer_s)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kltune.errors import StudyError
-from kltune.study.place import check_folder, holds_study, is_empty, is_foreign
+from kltune.study.place import UNFINISHED, check_folder, holds_study, is_empty, is_foreign
 
 
 def test_an_absent_or_empty_folder_and_one_with_a_database_pass(tmp_path: Path) -> None:
@@ -53,3 +53,10 @@ def test_a_study_whose_database_is_gone_is_refused(tmp_path: Path) -> None:
     assert not is_foreign(tmp_path)
     with pytest.raises(StudyError, match=r"study\.db is gone"):
         check_folder(tmp_path)
+
+
+def test_a_study_that_was_being_made_is_as_good_as_none(tmp_path: Path) -> None:
+    for name in (UNFINISHED, f"{UNFINISHED}-journal"):
+        (tmp_path / name).touch()
+    check_folder(tmp_path)
+    assert is_empty(tmp_path)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import hashlib
 import multiprocessing
 import os
+import random
 import shutil
 import signal
 import sqlite3
@@ -10,6 +11,7 @@ import threading
 import time
 import warnings
 from contextlib import closing
+from multiprocessing.synchronize import Event
 from pathlib import Path
 
 import optuna
@@ -17,6 +19,7 @@ import pytest
 
 from kltune.errors import StudyError
 from kltune.spec.study import StudySpec
+from kltune.study.place import UNFINISHED
 from kltune.study.space import suggest
 from kltune.study.storage import (
     DATABASE,
@@ -260,6 +263,61 @@ def tell_and_die(path: Path) -> None:
     opened = open_study(path, small_spec())
     opened.optuna_study.add_trial(optuna.trial.create_trial(value=0.5))
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_whenever_the_process_that_makes_a_study_is_killed_the_next_one_makes_it(
+    tmp_path: Path,
+) -> None:
+    context = multiprocessing.get_context("fork")
+    make_and_stay(tmp_path / "warm", None)  # what is imported late is imported
+    dice, found, whole_s = random.Random(0), set[str](), 0.0
+    for number in range(8):
+        folder = tmp_path / str(number)
+        is_made = context.Event()
+        maker = context.Process(target=make_and_stay, args=(folder, is_made))
+        since = time.monotonic()
+        maker.start()
+        if number == 0:
+            assert is_made.wait(60)
+            whole_s = time.monotonic() - since
+        else:
+            time.sleep(dice.uniform(0.1, 1.0) * whole_s)
+        maker.kill()
+        maker.join()
+        found |= {p.name for p in folder.iterdir()} if folder.is_dir() else set()
+        check_study(folder, small_spec())
+        open_study(folder, small_spec()).close()
+        assert {p.name for p in folder.iterdir()} == {DATABASE, ".turn"}
+    assert UNFINISHED in found  # some did die in between
+
+
+def make_and_stay(folder: Path, is_made: Event | None) -> None:
+    folder.mkdir()
+    opened = open_study(folder, small_spec())
+    if is_made is not None:
+        is_made.set()
+        time.sleep(60)
+    opened.close()
+
+
+def test_what_is_left_beside_a_file_that_was_never_made_does_not_undo_the_next_one(
+    tmp_path: Path,
+) -> None:
+    """A journal without its file would be rolled back into the new one."""
+    with closing(sqlite3.connect(tmp_path / "other", isolation_level=None)) as other:
+        for statement in ("PRAGMA cache_size = 1", "BEGIN", "CREATE TABLE t (x BLOB)"):
+            other.execute(statement)
+        for _ in range(20):
+            other.execute("INSERT INTO t VALUES (zeroblob(9000))")
+        journal = (tmp_path / "other-journal").read_bytes()
+    (tmp_path / "other").unlink()
+    for name in (f"{DATABASE}-journal", UNFINISHED, f"{UNFINISHED}-journal"):
+        (tmp_path / name).write_bytes(journal)
+    (tmp_path / DATABASE).touch()
+    check_study(tmp_path, small_spec())
+    open_study(tmp_path, small_spec()).close()
+    assert {path.name for path in tmp_path.iterdir()} == {DATABASE, ".turn"}
+    assert load_study(tmp_path).study_name == "small"
 
 
 def test_a_process_that_died_while_it_stamped_the_study_leaves_it_usable(tmp_path: Path) -> None:

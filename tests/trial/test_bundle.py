@@ -113,6 +113,58 @@ def test_a_name_that_leads_out_of_the_folder_is_refused(remote: Remote, tmp_path
     assert not (tmp_path / "evil").exists()
 
 
+@pytest.mark.parametrize(
+    "digest",
+    [
+        "../00001-000001.json",
+        "/etc/passwd",
+        "",
+        "a" * 39,
+        "g" * 40,
+        "a" * 40 + "\n",
+        7,
+        None,
+        ["a"],
+    ],
+)
+def test_a_digest_of_another_form_is_refused_before_a_path_is_made_of_it(
+    remote: Remote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, digest: object
+) -> None:
+    put(remote, tmp_path, "a")
+    manifest = tmp_path / "far" / "t" / "00001-000001.json"
+    facts = json.loads(manifest.read_text())
+    manifest.write_text(json.dumps({**facts, "files": {"metrics.jsonl": digest}}))
+    asked: list[str] = []
+    fetched = Remote.fetch
+
+    def fetches(self: Remote, name: str, target: Path, most: int | None = None) -> None:
+        asked.append(name)
+        fetched(self, name, target, most)
+
+    monkeypatch.setattr(Remote, "fetch", fetches)
+    with pytest.raises(RemoteTroubleError, match=r"metrics\.jsonl has no digest"):
+        fetch(remote, "t", tmp_path / "here")
+    assert asked == ["t/00001-000001.json"]
+
+
+def test_a_manifest_or_file_of_a_huge_size_is_refused(remote: Remote, tmp_path: Path) -> None:
+    put(remote, tmp_path, "a")
+    far = tmp_path / "far" / "t"
+    manifest = far / "00001-000001.json"
+    facts = json.loads(manifest.read_text())
+    with (far / "00001" / facts["files"]["metrics.jsonl"]).open("wb") as file:
+        file.truncate(1 << 42)  # 4 TiB, which take no room
+    with pytest.raises(RemoteTroubleError, match=r"has 4,398,046,511,104 bytes \(at most"):
+        fetch(remote, "t", tmp_path / "here")
+    manifest.write_text(json.dumps({"files": {f"f{i}": "a" * 40 for i in range(1001)}}))
+    with pytest.raises(RemoteTroubleError, match=r"lists 1,001 files \(at most 1,000\)"):
+        fetch(remote, "t", tmp_path / "here")
+    with manifest.open("wb") as file:
+        file.truncate(2 << 20)
+    with pytest.raises(RemoteTroubleError, match=r"000001\.json: has 2,097,152 bytes"):
+        fetch(remote, "t", tmp_path / "here")
+
+
 def test_nothing_there_grows_with_versions_or_attempts(remote: Remote, tmp_path: Path) -> None:
     for attempt in (1, 2, 3):
         for count in range(6):

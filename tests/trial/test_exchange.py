@@ -173,3 +173,16 @@ def test_where_the_tracker_is_in_this_copy_stays(tmp_path: Path) -> None:
     assert two.bring(0)
     assert (tmp_path / "two/trials/00000/mlflow.json").read_text() == "{}"
     assert not (tmp_path / "one/trials/00000/mlflow.json").exists()
+
+
+def test_a_stop_is_heeded_while_an_address_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuses(*_: object) -> None:
+        raise RemoteTroubleError("connection refused")
+
+    monkeypatch.setattr("kltune.trial.exchange.versions_of", refuses)
+    patient = Exchange(Remote(f"file://{tmp_path}/far"), tmp_path, "s", first_wait_s=30.0)
+    began = time.monotonic()
+    assert not patient.bring(0, stop=lambda: time.monotonic() > began + 0.3 or None)
+    assert time.monotonic() - began < 5
