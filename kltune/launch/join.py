@@ -39,7 +39,9 @@ def run_join(request: JoinRequest) -> ExitCode:
     entrance = find_entrance(request)
     share_cores()
     keep_memory()
-    stop = signals.StopRequest(None, lambda reason: say(f"{reason}: saving the running trials ..."))
+    stop = signals.StopRequest(
+        None, lambda reason: say(f"{reason}: stopping; trials that run are saved ...")
+    )
     try:
         with stop.listening(), reserved_stdout(is_reserved=request.as_json) as result:
             # torch, Optuna and the rest take seconds to import: not before the way in is known.
@@ -70,7 +72,10 @@ def find_entrance(request: JoinRequest) -> Entrance:
         refuse_fixed(request.flags)
         return Entrance(path, None)
     if not path.is_file():
-        raise StudyError(f"{path}: no such study folder and no such spec")
+        raise StudyError(
+            f"{path}: no such study folder and no such spec (a sweep that has just begun makes its folder once the "
+            "spec is checked; name the spec instead of the folder, and the worker waits for it)"
+        )
     spec = load_spec(path, request.flags)
     check_paths(spec)
     return Entrance(request.study_path or Path("studies") / spec.spec.name, spec)

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
+import tempfile
+import threading
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,6 +27,10 @@ _EXCLUDED: Final = (
 """Folders of a project that no worker reads."""
 _MOST_SHIPPED: Final = 200 * 2**20
 """Bytes; Ray itself refuses 512 MiB."""
+
+
+_REACH_S: Final = 5.0
+"""Within this the head of a cluster must take a connection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +124,7 @@ def connected(address: str | None, shipment: Shipment) -> Generator[Cluster]:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # telemetry is off unless asked for
     # Ray would hide the GPUs from workers that ask for none; ours choose by the spec.
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    refuse_silent(address)
     try:
         import ray
     except ImportError:
@@ -132,7 +140,7 @@ def connected(address: str | None, shipment: Shipment) -> Generator[Cluster]:
     try:
         logging.getLogger("ray").setLevel(logging.ERROR)  # it says what it leaves out, each time
         ray.init(
-            address=address,
+            address="local" if address is None and _is_alone() else address,
             runtime_env=environment,
             log_to_driver=False,
             logging_level=logging.ERROR,
@@ -145,6 +153,55 @@ def connected(address: str | None, shipment: Shipment) -> Generator[Cluster]:
         yield Cluster(ray)
     finally:
         ray.shutdown()
+
+
+def refuse_silent(address: str | None) -> None:
+    """Raise `EnvironmentMissingError` where nobody listens: Ray itself would go on trying for minutes, deaf to signals."""
+    given = address or os.environ.get("RAY_ADDRESS")
+    place = _place_of(given)
+    if place is not None and not _listens(*place):
+        where = "RAY_ADDRESS" if address is None else "--address"
+        raise EnvironmentMissingError(
+            f"{where}: no Ray cluster answers at {place[0]}:{place[1]} (within {_REACH_S:.0f} s)"
+        )
+
+
+def _is_alone() -> bool:
+    """Whether no cluster of this machine answers, so that a new one is due.
+
+    Ray keeps the address of one in a file that outlives it.
+    """
+    if os.environ.get("RAY_ADDRESS"):
+        return False
+    note = Path(os.environ.get("RAY_TMPDIR", tempfile.gettempdir())) / "ray" / "ray_current_cluster"
+    try:
+        place = _place_of(note.read_text(encoding="utf-8").strip())
+    except OSError:
+        return True
+    return place is None or not _listens(*place)
+
+
+def _place_of(address: str | None) -> tuple[str, int] | None:
+    """Host and port of an address that has both; none for ``auto``, ``local`` and what only Ray can read."""
+    host, _, port = (address or "").rpartition("://")[2].rpartition(":")
+    return (host.strip("[]"), int(port)) if host and port.isdecimal() else None
+
+
+def _listens(host: str, port: int) -> bool:
+    """Whether something takes a connection there, in time; a name that is looked up for ever counts as none."""
+    found: list[bool] = []
+
+    def ask() -> None:
+        try:
+            socket.create_connection((host, port), timeout=_REACH_S).close()
+        except (OSError, OverflowError, UnicodeError):
+            return
+        found.append(True)
+
+    asking = threading.Thread(target=ask, daemon=True, name="kltune-reach")
+    asking.start()
+    asking.join(_REACH_S)
+    return bool(found)
 
 
 def _on_node(node: str) -> Any:

@@ -68,9 +68,10 @@ def run_on_ray(request: SweepRequest, where: ClusterRequest) -> ExitCode:
         spec.spec.budget.wall, lambda reason: say(f"{reason}: the workers save their trials ...")
     )
     try:
-        with stop.listening(), reserved_stdout(is_reserved=request.as_json) as result:
+        with reserved_stdout(is_reserved=request.as_json) as result:
             study_path = request.folder(spec).absolute()
-            with connected(where.address, shipment) as cluster:
+            # Not before: Ray puts handlers of its own in the place of those that are there.
+            with connected(where.address, shipment) as cluster, stop.listening():
                 code = _run(request, spec, where, cluster, shipment, stop)
             shown = result if request.as_json else None
             return _conclude(study_path, code, is_cut_short=stop() is not None, result=shown)

@@ -24,7 +24,8 @@ def run_sweep(request: SweepRequest) -> ExitCode:
     share_cores()
     keep_memory()
     stop = signals.StopRequest(
-        spec.spec.budget.wall, lambda reason: say(f"{reason}: saving the running trials ...")
+        spec.spec.budget.wall,
+        lambda reason: say(f"{reason}: stopping; trials that run are saved ..."),
     )
     try:
         with stop.listening(), reserved_stdout(is_reserved=request.as_json) as result:

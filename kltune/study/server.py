@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 import re
 import threading
+import time
 import warnings
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
@@ -34,6 +36,17 @@ _OPEN_S: Final = 60
 """Seconds after which a server ends the transaction of a process that was stopped within it: its rows are free."""
 _SECRET_MISSING: Final = re.compile(r"password|access denied", re.IGNORECASE)
 _TRIES: Final = 3
+RESTART_S: Final = 300.0
+"""How long a server that says that it restarts is waited for, as `kltune.study.patient` does in the middle of a search."""
+_RESTARTING: Final = re.compile(
+    r"administrator command|is shutting down|is starting up|recovery mode|shutdown in progress|"
+    r"server closed the connection|lost connection",
+    re.IGNORECASE,
+)
+"""What PostgreSQL (SQLSTATE 57P01 to 57P03) and MySQL say when they go down or come up."""
+_LOOK_S: Final = 1.0
+
+_logger = logging.getLogger(__name__)
 
 
 def driver_url(address: Address) -> str:
@@ -81,6 +94,28 @@ def check_reachable(address: Address) -> None:
         raise EnvironmentMissingError(_why(address, problem[0])) from None
 
 
+def await_restart(address: Address, patience_s: float = RESTART_S) -> None:
+    """`check_reachable`, but a server that says that it is going down or coming up is waited for.
+
+    One that nobody answers for is refused at once, as it may be a wrong address.
+    """
+    until = time.monotonic() + patience_s
+    is_said = False
+    while True:
+        try:
+            check_reachable(address)
+        except EnvironmentMissingError as error:
+            # Between going down and coming up nobody answers for a while.
+            if time.monotonic() >= until or not (is_said or _RESTARTING.search(str(error))):
+                raise
+            if not is_said:
+                _logger.warning("%s: the database server restarts; waiting for it", address.shown)
+            is_said = True
+            time.sleep(_LOOK_S)
+        else:
+            return
+
+
 def connect(address: Address, *, is_made: bool = False) -> PatientStorage:
     """Optuna's storage on the server; ``is_made``: its tables are made where there are none.
 
@@ -88,18 +123,26 @@ def connect(address: Address, *, is_made: bool = False) -> PatientStorage:
         EnvironmentMissingError: no driver, or the server can't be used.
         StudyError: there are no tables of this Optuna's; nothing was changed.
     """
-    check_reachable(address)
-    try:
-        if not has_tables(address):
-            if not is_made:
-                raise StudyError(
-                    f"{address.shown}: no study here (the database holds none of Optuna's tables)"
-                )
-            _make_tables(address)
-        return _storage(address, is_made=True)
-    # Optuna's own: the server went away while it looked at its tables.
-    except (SQLAlchemyError, RuntimeError, optuna.exceptions.StorageInternalError) as error:
-        raise EnvironmentMissingError(_why(address, error)) from None
+    for left in reversed(range(_TRIES)):
+        await_restart(address)
+        try:
+            return _opened(address, is_made=is_made)
+        # Optuna's own: the server went away while it looked at its tables.
+        except (SQLAlchemyError, RuntimeError, optuna.exceptions.StorageInternalError) as error:
+            words = _why(address, error)
+            if not left or not _RESTARTING.search(words):
+                raise EnvironmentMissingError(words) from None
+    raise AssertionError("the last try returns or raises")
+
+
+def _opened(address: Address, *, is_made: bool) -> PatientStorage:
+    if not has_tables(address):
+        if not is_made:
+            raise StudyError(
+                f"{address.shown}: no study here (the database holds none of Optuna's tables)"
+            )
+        _make_tables(address)
+    return _storage(address, is_made=True)
 
 
 def read_only_storage(address: Address) -> optuna.storages.RDBStorage:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from kltune.errors import EnvironmentMissingError, SpecError
 from kltune.launch import ray_cluster
-from kltune.launch.ray_cluster import Cluster, Shipment, connected
+from kltune.launch.ray_cluster import Cluster, Shipment, connected, refuse_silent
 
 
 def test_the_current_folder_is_shipped_where_the_spec_is_below_it(
@@ -83,3 +84,45 @@ class _Ray:
 
 def test_dead_nodes_are_no_places() -> None:
     assert Cluster(_Ray()).nodes() == {"a": {"GPU": 2.0}}
+
+
+def _closed_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
+
+
+def test_an_address_where_nobody_listens_is_one_sentence_before_ray_is_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    for address in (f"127.0.0.1:{_closed_port()}", f"ray://127.0.0.1:{_closed_port()}"):
+        with pytest.raises(EnvironmentMissingError, match="--address: no Ray cluster answers"):
+            refuse_silent(address)
+    monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{_closed_port()}")
+    with pytest.raises(EnvironmentMissingError, match="RAY_ADDRESS: no Ray cluster answers"):
+        refuse_silent(None)
+
+
+def test_an_address_where_somebody_listens_and_words_of_rays_own_pass(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        refuse_silent(f"127.0.0.1:{server.getsockname()[1]}")
+    for address in (None, "auto", "local"):
+        refuse_silent(address)
+
+
+def test_a_note_of_a_cluster_that_is_gone_does_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    assert ray_cluster._is_alone()
+    note = tmp_path / "ray" / "ray_current_cluster"
+    note.parent.mkdir()
+    note.write_text(f"127.0.0.1:{_closed_port()}\n")
+    assert ray_cluster._is_alone()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        note.write_text(f"127.0.0.1:{server.getsockname()[1]}")
+        assert not ray_cluster._is_alone()

@@ -336,3 +336,48 @@ def test_what_the_driver_is_told_keeps_to_what_the_address_says() -> None:
     assert server.driver_url(Address("mariadb://db/kl", "x")) == "mysql+pymysql://db/kl"
     assert issubclass(EnvironmentMissingError, KltuneError)
     assert os.environ.get("KLTUNE_STORAGE") is None
+
+
+def _answers(monkeypatch: pytest.MonkeyPatch, *words: str | None) -> list[str | None]:
+    """What the server says each time that it is asked; none: it is there."""
+    left = list(words)
+
+    def ask(address: Address) -> None:
+        found = left.pop(0)
+        if found is not None:
+            raise EnvironmentMissingError(found)
+
+    monkeypatch.setattr(server, "check_reachable", ask)
+    monkeypatch.setattr(server, "_LOOK_S", 0.01)
+    return left
+
+
+_THERE = Address("postgresql://u@h/db", "study")
+
+
+def test_a_server_that_restarts_is_waited_for_and_it_is_said_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    left = _answers(
+        monkeypatch,
+        "terminating connection due to administrator command",
+        "connection refused",
+        "the database system is starting up",
+        None,
+    )
+    server.await_restart(_THERE)
+    assert left == []
+    assert len(caplog.records) == 1
+
+
+def test_one_that_nobody_answers_for_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    left = _answers(monkeypatch, "connection refused", None)
+    with pytest.raises(EnvironmentMissingError, match="refused"):
+        server.await_restart(_THERE)
+    assert left == [None]
+
+
+def test_one_that_does_not_come_back_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    _answers(monkeypatch, "is shutting down", *["connection refused"] * 1000)
+    with pytest.raises(EnvironmentMissingError, match="refused"):
+        server.await_restart(_THERE, patience_s=0.1)
