@@ -27,6 +27,7 @@ from kltune.trainer.data import EncodedPrompts, TaskData, encode_split, with_tex
 from kltune.trainer.encode import PromptEncoder
 from kltune.trainer.model import LoadedModel, load_model
 from kltune.trainer.parts import BankSettings
+from kltune.trainer.runnable import known_ids
 from kltune.trainer.scale import measure_scale
 from kltune.trainer.sources import ModelSource, find_model
 
@@ -93,7 +94,8 @@ def load_ground(
     probe_scorers(inputs.task)
     loaded = load_model(spec.model, inputs.source, trainer.device, trainer.precision)
     loaded = with_text_rules(loaded, trainer.stop, spec.model.answer_after)
-    encoder = PromptEncoder(loaded.tokenizer, spec.model, _prompt_limit(spec, loaded))
+    limit = _prompt_limit(spec, loaded)
+    encoder = PromptEncoder(loaded.tokenizer, spec.model, limit, known_ids(loaded.model))
     task = task_with_rewards(inputs, str(loaded.device), study_path)
     splits = task.splits
     judged = splits.select if judged_on == "select" else splits.test

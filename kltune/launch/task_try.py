@@ -20,10 +20,15 @@ from kltune.launch.stdout import reserved_stdout
 from kltune.launch.task_answers import answers_of_file, harmless_answers
 from kltune.metrics.jsonl import encode
 from kltune.report.text import visible
+from kltune.rewards.judge import Judge
 from kltune.spec.checks import check_paths
 from kltune.spec.load import LoadedSpec, load_spec
+from kltune.tasks.calls_checked import ScorerEndedError, ScorerError, ScorerTimeoutError
+from kltune.tasks.calls_made import function_scorers
+from kltune.tasks.calls_probe import first_try
+from kltune.tasks.calls_weighted import WeightedScorer
 from kltune.tasks.protocol import Sample, Scorer
-from kltune.tasks.scorers import detailed
+from kltune.tasks.scorers import FunctionScorer, Scores, detailed
 from kltune.trial.words import number
 
 SHOWN_CHARS: Final = 48
@@ -88,25 +93,67 @@ def run_task_try(request: TryRequest) -> ExitCode:
 
 
 def judge(field: str, scorer: Scorer, samples: Sequence[Sample]) -> Judged:
-    """Call it twice; what it does wrong is part of the answer."""
-    start = time.perf_counter()
+    """Call it twice; what it does wrong is part of the answer.
+
+    A user's function is called in a process of its own before that: one that ends the process shows there.
+    """
     try:
+        for function in function_scorers(scorer):
+            _refuse_endless(function, samples)
+        start = time.perf_counter()
         found = detailed(scorer, samples)
         first = time.perf_counter() - start
         start = time.perf_counter()
         detailed(scorer, samples)
     except KltuneError as error:
-        return Judged(field, scorer.name, problems=(str(error),))
+        return Judged(field, scorer.name, problems=(str(error).removeprefix(f"{field}: "),))
     seconds = time.perf_counter() - start
     return Judged(
         field,
         scorer.name,
         tuple(found.values),
         found.parts or None,
-        found.problems,
+        (*found.problems, *_silent(scorer, found)),
         seconds,
         first,
     )
+
+
+def _refuse_endless(function: FunctionScorer, samples: Sequence[Sample]) -> None:
+    """Whatever else it does wrong is found by the calls that follow."""
+    try:
+        if function.child is None:
+            first_try(function, samples)
+    except (ScorerEndedError, ScorerTimeoutError):
+        raise
+    except ScorerError:
+        return
+
+
+def _silent(scorer: Scorer, found: Scores) -> list[str]:
+    """Who of those that score said nothing at all."""
+    count = len(found.values)
+    said = [
+        f"part {name!r} scored none of {count} completions"
+        for name, values in found.parts.items()
+        if all(map(math.isnan, values))
+    ]
+    if all(map(math.isnan, found.values)):
+        said = [f"scored none of {count} completions"]
+    said += [
+        f"{one.name} gave no answer that can be read to any question, so that its scores say nothing"
+        for one in _scorers_in(scorer)
+        if isinstance(asked := getattr(one, "judge", None), Judge)
+        and asked.unreadable
+        and not asked.read
+    ]
+    return said
+
+
+def _scorers_in(scorer: Scorer) -> list[Scorer]:
+    if isinstance(scorer, WeightedScorer):
+        return [one for part in scorer.parts for one in _scorers_in(part.scorer)]
+    return [scorer]
 
 
 def shown(samples: Sequence[Sample], judged: Sequence[Judged]) -> Group:

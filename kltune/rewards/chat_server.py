@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import http.client
 import json
+import logging
+import math
 import os
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from email.message import Message
+from email.utils import parsedate_to_datetime
 from typing import IO, Any, Final
 
 from kltune.errors import EnvironmentMissingError, ServiceError
@@ -18,12 +22,16 @@ from kltune.masking import redact
 from kltune.rewards.replies import Messages
 from kltune.spec.judge import JudgeSpec
 
+LOG = logging.getLogger(__name__)
+
 _BUSY: Final = (408, 409, 425, 429, 500, 502, 503, 504, 529)
 _UNFIT: Final = (400, 413, 422)
 _MAX_BYTES: Final = 4 << 20
 _MAX_WAIT: Final = 60.0
 _BYTES_A_TOKEN: Final = 4
 """Where the server doesn't count tokens."""
+_QUOTED: Final = 80
+"""Characters that are shown of an answer that is no chat completion."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +49,10 @@ class UnfitRequestError(ServiceError):
 
 class _BusyError(Exception):
     """Worth another attempt: ``(what happened, seconds that the server asks to wait)``."""
+
+
+class _StrangeError(Exception):
+    """An answer that is no chat completion: ``(its first characters,)``."""
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -69,24 +81,44 @@ class ChatServer:
         self._key()
 
     def ask(self, messages: Messages) -> Reply:
-        """Send one request, again and again where the server is busy or out of reach.
+        """Send one request, again and again where the server is busy or out of reach; each wait is said.
+
+        An answer that is no chat completion is worth one more attempt: the address is probably wrong.
 
         Raises:
             UnfitRequestError: the server refuses this request.
             ServiceError: it can't be used: out of reach, a wrong key, no such model.
         """
-        happened = ""
+        happened, waited, is_strange = "", 0.0, False
         for attempt in range(1 + self.spec.retries):
             try:
                 return self._once(messages)
+            except _StrangeError as strange:
+                if is_strange or attempt == self.spec.retries:
+                    raise ServiceError(
+                        f"{self.field}: what answers at {self.spec.url} is no chat server: its answer begins "
+                        f"{strange.args[0]!r}; check url (up to the version, like http://localhost:8000/v1)"
+                    ) from None
+                is_strange, (happened, asked) = True, ("no chat completion", 0.0)
             except _BusyError as busy:
                 happened, asked = busy.args
-                if attempt < self.spec.retries:
-                    self._sleep(min(_MAX_WAIT, max(2.0**attempt, asked)))
+            if attempt < self.spec.retries:
+                waited += self._wait(attempt, happened, asked)
+        long = f", after {waited:.0f} s of waiting" if waited else ""
         raise ServiceError(
-            f"{self.field}: the judge at {self.spec.url} could not be used in {1 + self.spec.retries} attempt(s) "
-            f"({happened}); see to it and run the same command again: its answers so far are kept"
+            f"{self.field}: the judge at {self.spec.url} could not be used in {1 + self.spec.retries} attempt(s)"
+            f"{long} ({happened}); see to it and run the same command again: its answers so far are kept"
         )
+
+    def _wait(self, attempt: int, happened: str, asked: float) -> float:
+        """Say so and wait; seconds."""
+        seconds = min(_MAX_WAIT, max(2.0**attempt, asked))
+        LOG.warning(
+            "%s: the judge gave no reply (%s); try %d of %d in %.0f s",
+            self.field, happened, attempt + 2, 1 + self.spec.retries, seconds,
+        )  # fmt: skip
+        self._sleep(seconds)
+        return seconds
 
     def _once(self, messages: Messages) -> Reply:
         body = json.dumps(
@@ -107,7 +139,7 @@ class ChatServer:
         try:
             with self._opener.open(request, timeout=self.spec.timeout) as answer:
                 raw = _read(answer, time.monotonic() + self.spec.timeout)
-            return _reply(json.loads(raw), body)
+            return self._read_reply(raw, body)
         except urllib.error.HTTPError as error:
             raise self._refusal(error) from None
         except TimeoutError:
@@ -116,13 +148,20 @@ class ChatServer:
             raise _BusyError(redact(f"{error.reason}"), 0.0) from None
         except (OSError, http.client.HTTPException) as error:
             raise _BusyError(redact(f"{type(error).__name__}: {error}"), 0.0) from None
-        except (ValueError, LookupError, TypeError, AttributeError):
-            raise _BusyError("a reply that is no chat completion", 0.0) from None
+
+    def _read_reply(self, raw: bytes, body: bytes) -> Reply:
+        try:
+            return _reply(json.loads(raw), body)
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+            text = redact(raw[: 50 * _QUOTED].decode(errors="replace"))
+            raise _StrangeError(" ".join(text.split())[:_QUOTED]) from None
 
     def _refusal(self, error: urllib.error.HTTPError) -> Exception:
         said = self._said(error)
         if error.code in _BUSY:
-            return _BusyError(f"HTTP {error.code}: {said}", _wait_of(error.headers))
+            asked = _wait_of(error.headers)
+            asks = f"; it asks to wait {asked:.0f} s" if asked else ""
+            return _BusyError(f"HTTP {error.code}: {said}{asks}", asked)
         advice = {
             401: "; check the key in the variable that key_env names",
             403: "; check the key in the variable that key_env names",
@@ -171,7 +210,7 @@ def _read(answer: http.client.HTTPResponse, until: float) -> bytes:
         if time.monotonic() > until:
             raise TimeoutError
         if size > _MAX_BYTES:
-            raise ValueError("too long")
+            raise _StrangeError(f"more than {_MAX_BYTES >> 20} MiB")
     return b"".join(parts)
 
 
@@ -188,7 +227,19 @@ def _reply(answer: Mapping[str, Any], body: bytes) -> Reply:
 
 
 def _wait_of(headers: Message | None) -> float:
+    """Seconds that an answer asks to wait, whether it gives them or a date; 0: it asks nothing."""
+    given = str((headers or {}).get("Retry-After") or "0")
     try:
-        return max(0.0, float((headers or {}).get("Retry-After") or 0))
-    except ValueError:  # a date
+        seconds = float(given)
+    except ValueError:
+        seconds = _until(given)
+    return max(0.0, seconds) if math.isfinite(seconds) else 0.0
+
+
+def _until(date: str) -> float:
+    try:
+        then = parsedate_to_datetime(date)
+    except (ValueError, TypeError, OverflowError):
         return 0.0
+    aware = then if then.tzinfo is not None else then.replace(tzinfo=UTC)  # HTTP dates are GMT
+    return (aware - datetime.now(UTC)).total_seconds()

@@ -41,8 +41,14 @@ class Judge:
         self._server = ChatServer(spec, context.field, sleep)
         self._parallel = spec.parallel
         self.record = JudgeRecord(spec, context.field, path)
-        self.unreadable = 0
+        self.read = 0
+        """Answers that could be read, those that were known before too."""
+        self._unread: set[int] = set()
+
+    @property
+    def unreadable(self) -> int:
         """Questions to which no reply could be read, or that the server would not take."""
+        return len(self._unread)
 
     def keep_in(self, folder: Path) -> None:
         """Write replies there from now on, those of before too."""
@@ -75,10 +81,13 @@ class Judge:
             answers = {key: future.result() for key, future in futures.items()}
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
-        unread = sum(answer is None for answer in answers.values())
-        if unread:
-            self.unreadable += unread
-            LOG.warning("the judge gave no answer that can be read to %d question(s)", unread)
+        unread = {key for key, answer in answers.items() if answer is None}
+        self.read += len(answers) - len(unread)
+        if (
+            new := {hash(key) for key in unread} - self._unread
+        ):  # said once, however often it is asked
+            self._unread |= new
+            LOG.warning("the judge gave no answer that can be read to %d question(s)", len(new))
         return [answers[repr(question)] for question in questions]
 
     def _one(self, question: Messages, read: Callable[[str], _Read | None]) -> _Read | None:

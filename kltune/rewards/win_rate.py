@@ -103,10 +103,15 @@ class WinRateScorer:
                 f"to {lacking[0].id!r}"
             )
 
+    @property
+    def judge(self) -> Judge | None:
+        """Who compares; none: a reward model does."""
+        return self._duel.judge if isinstance(self._duel, JudgeDuel) else None
+
     def keep_in(self, folder: Path) -> None:
         """Where a judge's replies are written from now on; a reward model has none."""
-        if isinstance(self._duel, JudgeDuel):
-            self._duel.judge.keep_in(folder)
+        if self.judge is not None:
+            self.judge.keep_in(folder)
 
     def __call__(self, samples: Sequence[Sample]) -> list[float]:
         """The same text as the reference's is a tie, and nobody is asked.

@@ -8,6 +8,7 @@ or once a batch with the same names in the plural. Any of them may be async.
 from __future__ import annotations
 
 import asyncio
+import difflib
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +22,7 @@ from kltune.tasks.protocol import Sample
 UserFunction = Callable[..., Any]
 
 BATCH: Final = ("prompts", "completions")
-_BY_NAME_ONLY: Final = ("completion_ids", "trainer_state")
+_BY_NAME_ONLY: Final = ("completion_ids", "trainer_state", "log_extra", "log_metric")
 """Given to a function that names them, and not to one with ``**columns`` alone: a scorer judges text."""
 _VERL: Final = ("data_source", "solution_str", "ground_truth", "extra_info")
 _VERL_BATCH: Final = ("data_sources", "solution_strs", "ground_truths", "extra_infos")
@@ -65,6 +66,28 @@ class Calling:
         return missing
 
 
+def not_logged(*_values: object, **_named: object) -> None:
+    """What a function gets as TRL's ``log_extra`` and ``log_metric``: it may call them, nothing is kept."""
+
+
+def lacking_words(missing: Sequence[str], columns: Sequence[str]) -> str:
+    """What a function needs and does not get, as the end of a message."""
+    return (
+        f"needs the column(s) {', '.join(missing)}, which the prompts lack; "
+        f"columns there: {', '.join(columns) or 'none'}{near_words(missing, columns)}"
+    )
+
+
+def near_words(names: Sequence[str], columns: Sequence[str]) -> str:
+    """The known argument or column that a misspelt one is nearest to, as the end of a message; empty: none."""
+    known = [*BATCH, *_BY_NAME_ONLY, *_VERL, *_VERL_BATCH, *columns]
+    for name in names:
+        near = difflib.get_close_matches(name, known, 1, 0.75)
+        if near:
+            return f"; did you mean {near[0]!r} by {name!r}?"
+    return ""
+
+
 def calling_of(
     name: str, function: UserFunction, style: Literal["auto", "trl", "verl"] = "auto"
 ) -> Calling:
@@ -101,7 +124,7 @@ def calling_of(
     if found == "trl" and not takes_any and "completions" not in accepts:
         raise SpecError(
             f"{name}: takes no argument 'completions' (it takes {listed}); "
-            "expected f(prompts, completions, **columns) -> list of numbers"
+            f"expected f(prompts, completions, **columns) -> list of numbers{near_words(sorted(accepts), ())}"
         )
     any_name = None if takes_any else frozenset(accepts)
     return Calling(found, any_name, frozenset(requires), frozenset(accepts))
@@ -150,6 +173,8 @@ def _trl_arguments(calling: Calling, samples: Sequence[Sample]) -> dict[str, Any
         arguments["completion_ids"] = [list(sample.token_ids) for sample in samples]
     if "trainer_state" in calling.names - arguments.keys():
         arguments["trainer_state"] = TrainerState()
+    for name in calling.names.intersection(("log_extra", "log_metric")) - arguments.keys():
+        arguments[name] = not_logged
     return arguments
 
 

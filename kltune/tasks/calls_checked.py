@@ -14,6 +14,8 @@ from kltune.errors import RunError
 from kltune.tasks.protocol import Sample
 
 SHOWN_CHARS: Final = 60
+_LONG_BITS: Final = 128
+_SAID_CHARS: Final = 400
 _PACKAGE: Final = str(Path(__file__).parents[1])
 
 
@@ -23,6 +25,10 @@ class ScorerError(RunError):
 
 class ScorerRaisedError(ScorerError):
     """The user's function itself raised: nothing is known of what it would return."""
+
+
+class ScorerEndedError(ScorerRaisedError):
+    """The user's function would have ended the process that calls it."""
 
 
 class ScorerTimeoutError(ScorerRaisedError):
@@ -85,9 +91,27 @@ def of_sample(sample: Sample) -> str:
 
 def described(value: object) -> str:
     """What a function returned, in a few words."""
+    if isinstance(value, int) and value.bit_length() > _LONG_BITS:
+        return f"an integer of about {int(value.bit_length() * math.log10(2)) + 1} digits"
     if value is None or isinstance(value, bool | int | float):
         return str(value)
-    return f"a {type(value).__name__} ({repr(value)[:SHOWN_CHARS]})"
+    return f"a {type(value).__name__} ({_repr(value)[:SHOWN_CHARS]})"
+
+
+def said(error: BaseException) -> str:
+    """What an exception of the user's says, shortened."""
+    try:
+        text = str(error)
+    except Exception as own:  # noqa: BLE001  a user's class, of which this is one more fault
+        return f"(its text can't be had: {type(own).__name__})"
+    return text if len(text) <= _SAID_CHARS else f"{text[:_SAID_CHARS]}..."
+
+
+def _repr(value: object) -> str:
+    try:
+        return repr(value)
+    except Exception as own:  # noqa: BLE001  a user's class, of which this is one more fault
+        return f"its repr raises {type(own).__name__}"
 
 
 def _number(item: object) -> float | None:

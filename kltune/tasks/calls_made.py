@@ -114,9 +114,9 @@ class ScorerMaker:
             path, folders = None, _module_folders(source, self.resolve)
             scorer = load_scorer(reference, folders, spec.style, limits)
         scorer.check_columns(self.columns)
-        if not self.task.isolate:
-            return scorer
-        return replace(scorer, child=Child(Origin(reference, path, tuple(folders), spec.style)))
+        origin = Origin(reference, path, tuple(folders), spec.style)
+        child = Child(origin) if self.task.isolate else None
+        return replace(scorer, origin=origin, child=child)
 
 
 def _files_of(reward: RewardSpec) -> tuple[str, ...]:

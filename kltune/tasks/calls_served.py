@@ -10,7 +10,9 @@ from typing import Final
 
 from kltune.errors import KltuneError
 from kltune.masking import mask_process
+from kltune.tasks.calls_checked import ScorerEndedError
 from kltune.tasks.calls_child import Origin, put_message, take_message
+from kltune.tasks.calls_exit import REAL_EXIT
 from kltune.tasks.scorers import FunctionScorer, scorer_of
 
 _WATCH_S: Final = 1.0
@@ -33,6 +35,13 @@ def serve() -> None:
             if origin not in scorers:
                 put_message(answers, "ready")
             answer = ("error", type(error)(*map(str, error.args)))
+        except KeyboardInterrupt:  # no terminal reaches this process: it is the function's own
+            answer = (
+                "error",
+                ScorerEndedError(
+                    f"scorer {origin.reference} raised KeyboardInterrupt, though nobody pressed Ctrl-C"
+                ),
+            )
         put_message(answers, answer)
 
 
@@ -40,4 +49,4 @@ def _end_with(parent: int) -> None:
     """End when the parent did, whatever the function is doing."""
     while os.getppid() == parent:
         time.sleep(_WATCH_S)
-    os._exit(1)
+    REAL_EXIT(1)

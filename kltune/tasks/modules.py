@@ -13,6 +13,7 @@ from pathlib import Path
 from types import ModuleType
 
 from kltune.errors import EnvironmentMissingError, KltuneError, SpecError
+from kltune.tasks.calls_exit import ProcessEndError, kept_alive
 
 
 def import_file(path: Path, reference: str) -> ModuleType:
@@ -86,7 +87,8 @@ def _importable(folders: Sequence[Path]) -> Generator[None]:
 @contextmanager
 def _explained(reference: str) -> Generator[None]:
     try:
-        yield
+        with kept_alive():
+            yield
     except KltuneError:
         raise
     except ModuleNotFoundError as error:
@@ -99,7 +101,9 @@ def _explained(reference: str) -> Generator[None]:
         ) from error
     except (Exception, SystemExit) as error:
         # A user's module may raise anything while it loads; here is the one place that knows whose it is.
-        last = traceback.extract_tb(error.__traceback__)[-1]
+        # Who called os._exit stands before what refused it.
+        innermost = -2 if isinstance(error, ProcessEndError) else -1
+        last = traceback.extract_tb(error.__traceback__)[innermost]
         raise SpecError(
             f"{reference}: importing it failed ({last.filename}, line {last.lineno}: "
             f"{type(error).__name__}: {error})"

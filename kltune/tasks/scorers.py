@@ -9,17 +9,20 @@ from pathlib import Path
 from typing import Literal, Protocol, runtime_checkable
 
 from kltune.errors import KltuneError, SpecError
-from kltune.tasks.calls import Calling, UserFunction, call, calling_of
+from kltune.tasks.calls import Calling, UserFunction, call, calling_of, lacking_words
 from kltune.tasks.calls_blame import find_blamed
 from kltune.tasks.calls_checked import (
+    ScorerEndedError,
     ScorerError,
     ScorerRaisedError,
     ScorerTimeoutError,
     checked_scores,
     of_sample,
+    said,
     where_raised,
 )
 from kltune.tasks.calls_child import Child, ChildDiedError, Origin
+from kltune.tasks.calls_exit import ProcessEndError, kept_alive
 from kltune.tasks.calls_limits import OverTimeError, within
 from kltune.tasks.modules import import_file, import_name
 from kltune.tasks.protocol import Sample, Scorer
@@ -54,8 +57,7 @@ class CallLimits:
 
     seconds: float = 600.0
     error_share: float = 0.0
-    """Share of the completions of one call that may fail and count as unscored instead, at least one of them; 0: the
-    first one is an error."""
+    """Share of one call's completions that may fail and count as unscored, at least one of them; 0: none may."""
 
     def most_errors(self, count: int) -> int:
         """Of ``count`` completions."""
@@ -75,6 +77,8 @@ class FunctionScorer:
     limits: CallLimits = CallLimits()
     child: Child | None = None
     """Where it is called; none: here."""
+    origin: Origin | None = None
+    """Where another process finds the function; none: it can't."""
 
     @property
     def accepts(self) -> frozenset[str] | None:
@@ -124,10 +128,7 @@ class FunctionScorer:
         """
         missing = self.calling.missing(columns)
         if missing:
-            raise SpecError(
-                f"scorer {self.name} needs the column(s) {', '.join(missing)}, which the prompts lack; "
-                f"columns there: {', '.join(columns) or 'none'}"
-            )
+            raise SpecError(f"scorer {self.name} {lacking_words(missing, columns)}")
 
     def call_here(self, samples: Sequence[Sample], limit_s: float) -> list[float]:
         """One call in this process, whatever ``child`` says.
@@ -136,7 +137,10 @@ class FunctionScorer:
             ScorerError: as for a plain call.
         """
         try:
-            result = within(limit_s, lambda: call(self.function, self.calling, samples, limit_s))
+            with kept_alive():
+                result = within(
+                    limit_s, lambda: call(self.function, self.calling, samples, limit_s)
+                )
         except KltuneError:
             raise
         except OverTimeError as error:
@@ -144,10 +148,15 @@ class FunctionScorer:
                 f"scorer {self.name} did not come back within {limit_s:g} s (task.timeout)"
                 f"{where_raised(error, self.function)}"
             ) from error
+        except ProcessEndError as error:
+            raise ScorerEndedError(
+                f"scorer {self.name} would end the process: it calls {error}"
+                f"{where_raised(error, self.function)}; it must return its scores instead"
+            ) from error
         except (Exception, SystemExit) as error:
             # A user's function may raise anything; here is the one place that knows whose fault it is.
             raise ScorerRaisedError(
-                f"scorer {self.name} raised {type(error).__name__}: {error}"
+                f"scorer {self.name} raised {type(error).__name__}: {said(error)}"
                 f"{where_raised(error, self.function)}"
             ) from error
         return checked_scores(result, samples, self.name)

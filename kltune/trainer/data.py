@@ -9,9 +9,10 @@ import torch
 
 from kltune.errors import SpecError
 from kltune.tasks.protocol import Prompt, Sample, Scorer
-from kltune.trainer.encode import PaddedPrompts, PromptEncoder, pad_left
+from kltune.trainer.encode import PaddedPrompts, PromptEncoder, pad_left, refuse_unknown
 from kltune.trainer.model import LoadedModel
 from kltune.trainer.rollout import Rollout
+from kltune.trainer.runnable import known_ids
 from kltune.trainer.text_rules import text_rules
 
 
@@ -67,8 +68,13 @@ def encode_split(encoder: PromptEncoder, prompts: Sequence[Prompt], split: str) 
 def with_text_rules(
     loaded: LoadedModel, stop: Sequence[str], answer_after: str | None
 ) -> LoadedModel:
-    """The same model whose completions end at stop strings too, and have their answer after a marker."""
+    """The same model whose completions end at stop strings too, and have their answer after a marker.
+
+    Raises:
+        SpecError: a stop string is a token that the model has not.
+    """
     rules = text_rules(loaded.tokenizer, stop, answer_after)
+    refuse_unknown(loaded.tokenizer, rules.stop_ids, known_ids(loaded.model), "trainer.stop")
     stop_ids = tuple(sorted({*loaded.stop_ids, *rules.stop_ids}))
     return replace(loaded, text_rules=rules, stop_ids=stop_ids)
 

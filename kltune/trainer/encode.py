@@ -25,8 +25,14 @@ THINKING_SWITCHES: Final = ("enable_thinking", "thinking")
 class PromptEncoder:
     """Turns a prompt into the ids that the policy sees."""
 
-    def __init__(self, tokenizer: Any, spec: ModelSpec, max_tokens: int | None = None) -> None:
-        """``max_tokens``: longer prompts are refused.
+    def __init__(
+        self,
+        tokenizer: Any,
+        spec: ModelSpec,
+        max_tokens: int | None = None,
+        known_ids: int | None = None,
+    ) -> None:
+        """``max_tokens``: longer prompts are refused; ``known_ids``: of the model, no prompt may use one beyond.
 
         Raises:
             SpecError: chat is ``always``, or a system message or thinking is asked for, without a template
@@ -40,6 +46,7 @@ class PromptEncoder:
             raise SpecError("model.system: needs a chat template (model.chat auto or always)")
         self._switches = _thinking(tokenizer, spec, uses_chat=self._uses_chat)
         self._tokenizer, self._system, self.max_tokens = tokenizer, spec.system, max_tokens
+        self._known_ids = known_ids
 
     def __call__(self, prompt: Prompt) -> list[int]:
         """Ids of one prompt, ready to be completed.
@@ -59,7 +66,8 @@ class PromptEncoder:
         """Ids of one prompt, however many.
 
         Raises:
-            SpecError: an empty prompt, a conversation without a template, a template that raises.
+            SpecError: an empty prompt, a conversation without a template, a template that raises, an id that the
+                model has not.
         """
         if self._uses_chat:
             ids = self._chat(prompt)
@@ -72,6 +80,8 @@ class PromptEncoder:
             ids = self._tokenizer.encode(prompt.text)
         if not ids:
             raise SpecError(f"prompt {prompt.id!r} has no tokens (text {prompt.text!r})")
+        if self._known_ids is not None:
+            refuse_unknown(self._tokenizer, ids, self._known_ids, f"prompt {prompt.id!r}")
         return [int(i) for i in ids]
 
     def _chat(self, prompt: Prompt) -> list[int]:
@@ -90,6 +100,22 @@ class PromptEncoder:
                 f"model.system: prompt {prompt.id!r} has a system message of its own; leave one of them out"
             )
         return [{"role": "system", "content": self._system}, *turns]
+
+
+def refuse_unknown(tokenizer: Any, ids: Sequence[int], known_ids: int, user: str) -> None:
+    """See to it that the model has every id that ``user`` (a prompt, the stop tokens, ...) needs.
+
+    Raises:
+        SpecError: it lacks one; with how many tokenizer and model have.
+    """
+    beyond = next((i for i in ids if i >= known_ids), None)
+    if beyond is not None:
+        token = str(tokenizer.convert_ids_to_tokens(int(beyond)))[:40]
+        raise SpecError(
+            f"model.base: {user} needs id {beyond} ({token!r}), which the model has not: its tokenizer has "
+            f"{len(tokenizer):,} ids, the model {known_ids:,}; give the tokenizer that the model was trained with, or "
+            "a model that was enlarged for this one and trained on it (resize_token_embeddings)"
+        )
 
 
 def _thinking(tokenizer: Any, spec: ModelSpec, *, uses_chat: bool) -> dict[str, bool]:

@@ -28,6 +28,7 @@ from kltune.trainer.logit_rule import PLAIN, LogitRule, own_rule
 from kltune.trainer.runnable import (
     body_of,
     has_full_attention_only,
+    refuse_foreign_ids,
     refuse_stateful,
     refuse_unfaithful,
 )
@@ -229,11 +230,7 @@ def freeze(model: PreTrainedModel, tokenizer: Any, accelerator: Accelerator) -> 
     refuse_stateful(model)
     stop_ids = _stop_ids(model, tokenizer)
     pad_id = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else stop_ids[0]
-    if pad_id >= head.out_features:
-        raise SpecError(
-            f"model.base: the tokenizer pads with id {pad_id}, which the model's vocabulary of "
-            f"{head.out_features} has not; nothing is resized, so give a tokenizer that fits the model"
-        )
+    refuse_foreign_ids(model, tokenizer, stop_ids, pad_id)
     parameters = inspect.signature(body.forward).parameters
     loaded = LoadedModel(
         model=model,

@@ -7,6 +7,7 @@ where that is known, and by its own numbers on two short texts in any case.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
@@ -15,7 +16,7 @@ from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import LinearAttentionCacheLayerMixin
 
 from kltune.errors import SpecError
-from kltune.trainer.encode import positions_of
+from kltune.trainer.encode import positions_of, refuse_unknown
 
 if TYPE_CHECKING:
     from kltune.trainer.model import LoadedModel
@@ -46,6 +47,33 @@ def body_of(model: PreTrainedModel) -> nn.Module:
             f"model.base: {type(model).__name__} has no decoder apart from its head, so hidden states can't be had"
         )
     return body
+
+
+def known_ids(model: PreTrainedModel) -> int:
+    """Ids that a model can both read and write."""
+    parts = (model.get_input_embeddings(), model.get_output_embeddings())
+    return min(
+        int(weight.shape[0])
+        for part in parts
+        if (weight := getattr(part, "weight", None)) is not None
+    )
+
+
+def refuse_foreign_ids(
+    model: PreTrainedModel, tokenizer: Any, stop_ids: Sequence[int], pad_id: int
+) -> None:
+    """See to it that the model has the ids that end and pad a text.
+
+    Raises:
+        SpecError: it lacks one.
+    """
+    known = known_ids(model)
+    if pad_id >= known and pad_id not in stop_ids:
+        raise SpecError(
+            f"model.base: the tokenizer pads with id {pad_id}, which the model's vocabulary of "
+            f"{known} has not; nothing is resized, so give a tokenizer that fits the model"
+        )
+    refuse_unknown(tokenizer, stop_ids, known, "the end of a completion (eos_token_id)")
 
 
 def refuse_stateful(model: PreTrainedModel) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from chat_fake import chat_server
 
 from kltune.errors import ExitCode
 from kltune.launch.task_new import NewTask, run_task_new
@@ -85,3 +86,52 @@ def test_gold_without_a_number_is_a_fault_and_of_the_proxy_is_none() -> None:
 
     scorer = function_scorer("p", picky, limits=CallLimits(5.0, 0.5))
     assert judge("task.proxy", scorer, TWO).is_broken
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("__import__('os')._exit(0)", "would end the process: it calls os._exit(0)"),
+        ("__import__('ctypes').CDLL(None).exit(0)", "ended its process (exit code 0)"),
+        ("raise KeyboardInterrupt", "raised KeyboardInterrupt, though nobody pressed Ctrl-C"),
+        ("return [None] * len(completions)", "scored none of 8 completions"),
+        ("return [10**399] * len(completions)", "an integer of about 400 digits"),
+    ],
+)
+@pytest.mark.parametrize("field", ["proxy", "gold"])
+def test_a_scorer_that_ends_the_process_or_says_nothing_is_told(
+    spec_path: Path, capsys: pytest.CaptureFixture[str], body: str, said: str, field: str
+) -> None:
+    other = {"proxy": "gold", "gold": "proxy"}[field]
+    spec_path.with_name("rewards.py").write_text(
+        f"def {field}(completions, **_): {body}\n"
+        f"def {other}(completions, **_): return [1.0] * len(completions)\n",
+        encoding="utf-8",
+    )
+    assert run_task_try(TryRequest(spec_path)) is ExitCode.GATE_FAILED
+    shown = " ".join(capsys.readouterr().out.split())
+    assert f"task.{field}: " in shown
+    assert said in shown
+    assert shown.count(f"task.{field}: task.{field}") == 0
+
+
+def test_a_judge_whose_replies_can_not_be_read_is_a_fault_and_said_once(
+    spec_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    with chat_server(lambda _: "I like it.") as chat:
+        judged = f"task.gold={{judge: m, url: '{chat.url}'}}"
+        assert run_task_try(TryRequest(spec_path, overrides=(judged,))) is ExitCode.GATE_FAILED
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "judge m gave no answer that can be read to any question" in shown
+    assert len([r for r in caplog.records if "can be read" in r.getMessage()]) == 1
+
+
+def test_a_judge_out_of_reach_is_named_once(
+    spec_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with chat_server(lambda _: (401, "who?")) as chat:
+        judged = f"task.gold={{judge: m, url: '{chat.url}'}}"
+        assert run_task_try(TryRequest(spec_path, overrides=(judged,))) is ExitCode.GATE_FAILED
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "task.gold: the judge at" in shown
+    assert "task.gold: task.gold" not in shown

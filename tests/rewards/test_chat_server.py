@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import socket
 import time
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 
 import pytest
 from chat_fake import Answer, chat_server
@@ -38,15 +40,44 @@ def test_tokens_are_estimated_where_the_server_does_not_count() -> None:
     assert reply.tokens_in > 10
 
 
-def test_a_busy_server_is_asked_again_after_longer_and_longer_waits() -> None:
+def test_a_busy_server_is_asked_again_after_longer_and_longer_waits_each_of_which_is_said(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     answers: list[Answer] = [
-        (429, "{}"), (503, "oops"), (200, "no json"), (200, "{}"),
+        (429, "{}"), (503, "oops"), (200, "no json"), (429, "{}", {"Retry-After": "3600"}),
         (429, "{}", {"Retry-After": "25"}), "fine",
     ]  # fmt: skip
     waits: list[float] = []
     with chat_server(lambda _: answers.pop(0)) as chat:
         assert server(chat.url, waits).ask(ASKED).text == "fine"
-    assert waits == [1, 2, 4, 8, 25]
+    assert waits == [1, 2, 4, 60, 25]
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) == 5
+    assert said[3].endswith("(HTTP 429: {}; it asks to wait 3600 s); try 5 of 6 in 60 s")
+
+
+def test_a_wait_until_a_date_is_read_and_told_with_the_failure() -> None:
+    date = format_datetime(datetime.now(UTC) + timedelta(seconds=31), usegmt=True)
+    waits: list[float] = []
+    busy: Answer = (503, "later", {"Retry-After": date})
+    told = pytest.raises(
+        ServiceError, match=r"2 attempt\(s\), after 3\d s of waiting \(.* wait 3\d s"
+    )
+    with chat_server(lambda _: busy) as chat, told:
+        server(chat.url, waits, retries=1).ask(ASKED)
+    assert 25 < waits[0] <= 31
+
+
+@pytest.mark.parametrize("body", ["<html>" + "x" * 200, "{}", '{"choices": []}', "[1]"])
+def test_an_answer_that_is_no_chat_completion_is_asked_for_once_more_alone(body: str) -> None:
+    waits: list[float] = []
+    with chat_server(lambda _: (200, body)) as chat:
+        with pytest.raises(ServiceError, match=r"is no chat server: .*check url") as told:
+            server(chat.url, waits).ask(ASKED)
+        assert len(chat.asked) == 2
+    assert waits == [1]
+    assert repr(body[:80]) in str(told.value)
+    assert body[:81] not in str(told.value) or len(body) <= 80
 
 
 def test_a_server_that_is_down_is_named_with_what_to_do() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kltune.errors import SpecError
-from kltune.tasks.calls import AT_ONCE, call, calling_of
+from kltune.tasks.calls import AT_ONCE, call, calling_of, lacking_words
 from kltune.tasks.calls_limits import OverTimeError
 from kltune.tasks.protocol import Prompt, Sample
 
@@ -160,3 +160,27 @@ def test_verls_ground_truth_must_be_among_the_columns() -> None:
     assert calling.missing(["answer"]) == ["ground_truth"]
     assert calling.missing(["ground_truth"]) == []
     assert calling.missing(["reward_model"]) == []
+
+
+def test_trls_log_functions_can_be_called_and_keep_nothing() -> None:
+    def logs(completions: Any, log_extra: Any, log_metric: Any) -> list[float]:
+        log_extra("text", list(completions))
+        log_metric("mean", 1.0)
+        return [1.0] * len(completions)
+
+    assert called(logs, [sample("a"), sample("b")]) == [1.0, 1.0]
+    assert calling_of("f", logs).missing([]) == []
+
+
+def test_a_misspelt_argument_is_named_with_the_one_it_is_near_to() -> None:
+    def wrong(completions: Any, completions_ids: Any) -> list[float]:
+        return completions_ids
+
+    missing = calling_of("f", wrong).missing(["answer"])
+    assert lacking_words(missing, ["answer"]).endswith(
+        "did you mean 'completion_ids' by 'completions_ids'?"
+    )
+    assert "did you mean" not in lacking_words(["zebra"], ["answer"])
+    assert "'answer'" in lacking_words(["anwser"], ["answer"])
+    with pytest.raises(SpecError, match="did you mean 'completions' by 'completion'"):
+        calling_of("f", lambda completion: completion)

@@ -4,7 +4,14 @@ import math
 
 import pytest
 
-from kltune.tasks.calls_checked import ScorerError, checked_scores, of_sample, where_raised
+from kltune.tasks.calls_checked import (
+    ScorerError,
+    checked_scores,
+    described,
+    of_sample,
+    said,
+    where_raised,
+)
 from kltune.tasks.protocol import Prompt, Sample
 
 TWO = [Sample(Prompt("p1", "q"), text, (1,), True) for text in ("one", "two")]
@@ -34,3 +41,20 @@ def test_a_call_that_does_not_fit_has_no_place() -> None:
         return a
 
     assert where_raised(ValueError("never raised"), function) == ""
+
+
+def test_values_and_errors_are_shown_short_whatever_they_are() -> None:
+    class Rude:
+        def __repr__(self) -> str:
+            raise ValueError("no")
+
+    class RudeError(Exception):
+        def __str__(self) -> str:
+            raise ValueError("no")
+
+    assert described(10**399) == "an integer of about 400 digits"
+    assert described(10**9999) == "an integer of about 10000 digits"
+    assert described(7) == "7"
+    assert described(Rude()) == "a Rude (its repr raises ValueError)"
+    assert said(RudeError()) == "(its text can't be had: ValueError)"
+    assert len(said(ValueError("x" * 10_000))) < 500

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +9,10 @@ import pytest
 
 from kltune.errors import SpecError
 from kltune.spec.task import TaskSpec
+from kltune.tasks.calls_child import Origin
 from kltune.tasks.calls_probe import probe_scorers
 from kltune.tasks.registry import Task, load_task
+from kltune.tasks.scorers import FunctionScorer
 
 
 def load(folder: Path, body: str, **changes: Any) -> Task:
@@ -39,6 +42,42 @@ def test_what_is_no_score_is_refused_before_a_model_is_there(
 ) -> None:
     with pytest.raises(SpecError, match=rf"^task\.proxy: scorer r\.py:proxy {said}"):
         probe_scorers(load(tmp_path, body, timeout=0.1))
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (
+            "import os; os._exit(0)",
+            r"would end the process: it calls os\._exit\(0\) \(r\.py, line 4\)",
+        ),
+        ("import posix; posix._exit(0)", r"would end the process: it calls os\._exit\(0\)"),
+        ("import ctypes; ctypes.CDLL(None).exit(0)", r"ended its process \(exit code 0\)"),
+        ("raise KeyboardInterrupt", "raised KeyboardInterrupt, though nobody pressed"),
+    ],
+)
+@pytest.mark.parametrize("isolate", [False, True])
+def test_a_function_that_ends_the_process_is_refused_and_ends_nothing(
+    tmp_path: Path, body: str, said: str, isolate: bool
+) -> None:
+    with pytest.raises(
+        SpecError, match=rf"^task\.proxy: scorer r\.py:proxy:? ?{said}|its process ended"
+    ):
+        probe_scorers(load(tmp_path, body, isolate=isolate))
+
+
+def test_a_file_that_ends_the_process_while_it_loads_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "e.py").write_text("from os import _exit\n_exit(0)\n", encoding="utf-8")
+    with pytest.raises(SpecError, match=r"importing it failed .*line 2: .*os\._exit\(0\)"):
+        load(tmp_path, "return [1.0 for _ in completions]", proxy="e.py:proxy")
+
+
+def test_what_only_this_process_finds_is_tried_here(tmp_path: Path) -> None:
+    task = load(tmp_path, "return 'no list'")
+    assert isinstance(task.proxy, FunctionScorer)
+    lost = replace(task.proxy, origin=Origin("gone.py:f", tmp_path / "gone.py", ()))
+    with pytest.raises(SpecError, match="returned a str"):
+        probe_scorers(replace(task, proxy=lost))
 
 
 def test_a_part_of_a_sum_is_probed_too(tmp_path: Path) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 import tiny
 import torch
 
+from kltune.errors import SpecError
 from kltune.tasks.protocol import Prompt
-from kltune.trainer.data import EncodedPrompts, TaskData, samples_of, spread_evenly
+from kltune.trainer.data import EncodedPrompts, TaskData, samples_of, spread_evenly, with_text_rules
 from kltune.trainer.encode import pad_left
 from kltune.trainer.rollout import Rollout
 
@@ -57,3 +59,11 @@ def test_prompts_of_two_splits_with_the_same_ids_and_other_words_are_counted() -
     )
     data = TaskData(train, select, tiny.CountWord("w3"), tiny.CountWord("w4"))
     assert data.same_ids() == 1, "the same words are told by another line"
+
+
+def test_a_stop_string_that_is_a_token_which_the_model_has_not_is_refused() -> None:
+    model = tiny.loaded()
+    model.tokenizer.add_special_tokens({"additional_special_tokens": ["<stop>"]})
+    with pytest.raises(SpecError, match=r"trainer\.stop needs id 30 \('<stop>'\)"):
+        with_text_rules(model, ["<stop>"], None)
+    assert with_text_rules(model, ["w3"], None).text_rules.stop == ("w3",)

@@ -185,3 +185,15 @@ def test_thinking_is_refused_where_the_template_has_no_switch(template: str | No
 def test_a_switch_is_found_beside_a_tag_of_transformers_own() -> None:
     own = "{% generation %}{% endgeneration %}{{ '' if enable_thinking else 'w3' }}"
     assert PromptEncoder(with_bos(TEMPLATE + own), spec(thinking="on"))
+
+
+@pytest.mark.parametrize("template", [None, TEMPLATE])
+def test_a_prompt_or_template_with_an_id_that_the_model_has_not_is_refused(
+    template: str | None,
+) -> None:
+    tokenizer = with_bos(template)
+    ids = PromptEncoder(tokenizer, spec())(HI)
+    assert PromptEncoder(tokenizer, spec(), known_ids=max(ids) + 1)(HI) == ids
+    told = rf"prompt 'p0' needs id {max(ids)} .*has {len(tokenizer)} ids, the model {max(ids)};"
+    with pytest.raises(SpecError, match=told):
+        PromptEncoder(tokenizer, spec(), known_ids=max(ids))(HI)

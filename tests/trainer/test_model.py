@@ -235,6 +235,16 @@ def test_a_pad_token_outside_the_vocabulary_is_refused_and_nothing_grows() -> No
     assert base.get_input_embeddings().weight.shape[0] == 30
 
 
+def test_a_stop_token_that_only_the_tokenizer_has_is_refused_with_both_counts() -> None:
+    base, tokenizer = tiny.llama(), tiny.tokenizer()
+    tokenizer.add_special_tokens({"eos_token": "[END]"})
+    told = (
+        r"needs id 30 \('\[END\]'\).*tokenizer has 31 ids, the model 30;.*resize_token_embeddings"
+    )
+    with pytest.raises(SpecError, match=told):
+        freeze(base, tokenizer, Accelerator(cpu=True))
+
+
 def test_a_model_that_was_loaded_with_an_adapter_is_refused() -> None:
     # field case A13: the reference would be the base without it
     model = tiny.llama()
