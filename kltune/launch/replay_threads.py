@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from kltune.launch.calibrate import FILE as PLACEMENT
+from kltune.launch.kept_placement import FILE as PLACEMENT
+from kltune.launch.kept_placement import kept_choices
 from kltune.launch.replay import ReplayPlan
 from kltune.launch.threads import allowed_threads
 from kltune.metrics.jsonl import read_json
@@ -16,7 +17,12 @@ def replay_threads(plan: ReplayPlan) -> tuple[int, list[str]]:
     study, allowed = plan.request.study_path, allowed_threads()
     notes: list[str] = []
     if (study / PLACEMENT).is_file():
-        kept = read_json(study / PLACEMENT)
+        kept, *others = kept_choices(study)
+        if others:
+            notes.append(
+                f"the study was run with {1 + len(others)} numbers of threads, processes and trials at once "
+                f"({PLACEMENT}); the latest is taken, and the last bits may differ"
+            )
         threads, workers, slots = (int(kept[name]) for name in ("threads", "workers", "slots"))
         if kept.get("device") == "cuda" or slots > workers:
             notes.append(
