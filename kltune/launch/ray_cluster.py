@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
-import socket
 import tempfile
-import threading
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +18,7 @@ import kltune
 from kltune.errors import EnvironmentMissingError, SpecError
 from kltune.launch.fleet import Nodes
 from kltune.launch.ray_worker import News, NodeWorker, Place
+from kltune.metrics.reach import REACH_S, listens, place_of
 
 _EXCLUDED: Final = (
     "studies", ".git", ".venv", "venv", "node_modules", "mlruns", "wandb", "__pycache__", ".cache",
@@ -27,10 +26,6 @@ _EXCLUDED: Final = (
 """Folders of a project that no worker reads."""
 _MOST_SHIPPED: Final = 200 * 2**20
 """Bytes; Ray itself refuses 512 MiB."""
-
-
-_REACH_S: Final = 5.0
-"""Within this the head of a cluster must take a connection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,11 +153,11 @@ def connected(address: str | None, shipment: Shipment) -> Generator[Cluster]:
 def refuse_silent(address: str | None) -> None:
     """Raise `EnvironmentMissingError` where nobody listens: Ray itself would go on trying for minutes, deaf to signals."""
     given = address or os.environ.get("RAY_ADDRESS")
-    place = _place_of(given)
-    if place is not None and not _listens(*place):
+    place = place_of(given or "")
+    if place is not None and not listens(*place):
         where = "RAY_ADDRESS" if address is None else "--address"
         raise EnvironmentMissingError(
-            f"{where}: no Ray cluster answers at {place[0]}:{place[1]} (within {_REACH_S:.0f} s)"
+            f"{where}: no Ray cluster answers at {place[0]}:{place[1]} (within {REACH_S:.0f} s)"
         )
 
 
@@ -175,33 +170,10 @@ def _is_alone() -> bool:
         return False
     note = Path(os.environ.get("RAY_TMPDIR", tempfile.gettempdir())) / "ray" / "ray_current_cluster"
     try:
-        place = _place_of(note.read_text(encoding="utf-8").strip())
+        place = place_of(note.read_text(encoding="utf-8").strip())
     except OSError:
         return True
-    return place is None or not _listens(*place)
-
-
-def _place_of(address: str | None) -> tuple[str, int] | None:
-    """Host and port of an address that has both; none for ``auto``, ``local`` and what only Ray can read."""
-    host, _, port = (address or "").rpartition("://")[2].rpartition(":")
-    return (host.strip("[]"), int(port)) if host and port.isdecimal() else None
-
-
-def _listens(host: str, port: int) -> bool:
-    """Whether something takes a connection there, in time; a name that is looked up for ever counts as none."""
-    found: list[bool] = []
-
-    def ask() -> None:
-        try:
-            socket.create_connection((host, port), timeout=_REACH_S).close()
-        except (OSError, OverflowError, UnicodeError):
-            return
-        found.append(True)
-
-    asking = threading.Thread(target=ask, daemon=True, name="kltune-reach")
-    asking.start()
-    asking.join(_REACH_S)
-    return bool(found)
+    return place is None or not listens(*place)
 
 
 def _on_node(node: str) -> Any:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kltune.errors import EnvironmentMissingError, StudyError
+from kltune.metrics.reach import REACH_S, listens, place_of
 from kltune.metrics.tracker import Tracker, redact
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ def read_histories(uri: str, wanted: str | None) -> list[RunHistory]:
         EnvironmentMissingError: The server can't be reached.
     """
     _refuse_other_databases(uri)
+    _refuse_silent(uri)
     for name, value in _DEFAULTS.items():
         os.environ.setdefault(name, value)
     from mlflow.tracking.client import MlflowClient
@@ -124,6 +126,15 @@ def _history(client: MlflowClient, run: Run, experiments: Mapping[str, str]) -> 
         params=dict(run.data.params),
         points=points,
     )
+
+
+def _refuse_silent(uri: str) -> None:
+    """MLflow itself would ask a database server that is not there for minutes."""
+    place = None if uri.startswith(("http://", "https://")) else place_of(uri)
+    if place is not None and not listens(*place):
+        raise EnvironmentMissingError(
+            f"{redact(uri)}: no database server answers there (within {REACH_S:.0f} s)"
+        )
 
 
 def _refuse_other_databases(uri: str) -> None:

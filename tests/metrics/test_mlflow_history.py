@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import socket
 import sqlite3
 from pathlib import Path
 
@@ -85,3 +86,11 @@ def test_a_server_that_is_not_there_is_named_without_its_password() -> None:
     with pytest.raises(EnvironmentMissingError, match="did not answer") as caught:
         read_histories("http://u:S3CRET@127.0.0.1:9", None)
     assert "S3CRET" not in str(caught.value)
+
+
+def test_a_database_server_that_is_not_there_is_one_sentence_at_once() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    with pytest.raises(EnvironmentMissingError, match="no database server answers") as caught:
+        read_histories(f"postgresql://u:s3cret@127.0.0.1:{port}/x", None)
+    assert "s3cret" not in str(caught.value)
