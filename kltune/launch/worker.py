@@ -121,10 +121,12 @@ class Worker:
     def close(self) -> None:
         """End the process: at once, where it doesn't notice that nobody is left to talk to."""
         self._pipe.close()
-        self._process.join(GRACE_S)
-        if self._process.exitcode is None:
-            self._process.kill()
-            self._process.join()
+        try:
+            self._process.join(GRACE_S)
+        finally:  # a second Ctrl-C may come while we wait
+            if self._process.exitcode is None:
+                self._process.kill()
+                self._process.join()
 
     def _how_it_ended(self) -> str:
         self._process.join(GRACE_S)

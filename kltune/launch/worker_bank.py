@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -44,10 +45,7 @@ class WorkerBank:
         placement: Placement,
         restart: Callable[[int], Worker] | None = None,
     ) -> None:
-        """``workers`` have answered that their banks stand; :meth:`close` ends them.
-
-        ``restart``: starts a worker of this number and waits for it; may raise `WorkerDiedError`.
-        """
+        """``workers``: their banks stand. ``restart`` starts one anew and waits; may raise `WorkerDiedError`."""
         assert len(workers) == placement.workers
         self._queues = {worker.number: Queue(worker) for worker in workers}
         self._placement = placement
@@ -137,11 +135,12 @@ class WorkerBank:
             self._queues.pop(worker).close()
 
     def close(self) -> None:
-        """End the processes."""
-        atexit.unregister(self.close)
-        for queue in self._queues.values():
-            queue.close()
-        self._queues = {}
+        """End the processes: all of them, though a second Ctrl-C may interrupt the end of one."""
+        with ExitStack() as ending:
+            ending.callback(atexit.unregister, self.close)
+            for queue in self._queues.values():
+                ending.callback(queue.close)
+            self._queues = {}
 
     def _place(self, slot: int) -> tuple[int, int]:
         return worker_of(slot, self._placement.workers)
