@@ -38,7 +38,7 @@ test: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 	$(BIN)/basedpyright
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(PYTEST_WORKERS) -m "not gpu and not bench"
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(PYTEST_WORKERS) -m "not gpu and not bench and not long"
 
 fmt: $(STAMP)
 	$(BIN)/ruff format .

@@ -1,7 +1,8 @@
 """`kltune worker`s on PostgreSQL that are killed again and again: every trial is finished once, and MLflow knows it.
 
 Real workers with the built-in model and an MLflow database, where `tests/study/test_many_members.py` has a
-fast fake. ``KLTUNE_STORM=50,40`` kills 50 times over 40 trials; without it a fifth of that.
+fast fake. 50 kills over 40 trials take some minutes, so it is run by hand (`pytest -m long`);
+``KLTUNE_STORM=8,8`` is smaller.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ import pytest
 from e2e.cli import KITCHEN, command, environment, kltune, sets
 from postgres_case import Database, postgres
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 __all__ = ["postgres"]
 
-KILLS, TRIALS = (int(n) for n in os.environ.get("KLTUNE_STORM", "8,8").split(","))
+KILLS, TRIALS = (int(n) for n in os.environ.get("KLTUNE_STORM", "50,40").split(","))
 WORKERS = 3
 SPEC = sets(
     "model.base=builtin:kitchen-small", "trainer.steps=12", "trainer.prompts=2", "trainer.group_size=4",

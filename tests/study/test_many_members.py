@@ -54,14 +54,14 @@ def test_whatever_is_killed_every_trial_is_finished_once(crew: Crew) -> None:
     assert kill_and_check(crew, 8, 20) > 0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_fifty_kills_over_forty_trials_lose_and_double_nothing(crew: Crew) -> None:
     crew.trials = 40
     crew.flags = ("--steps", "40", "--step-s", "0.05")
     assert kill_and_check(crew, 50, 40) == 50
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_fifty_kills_on_a_server_lose_and_double_nothing(crew: Crew, postgres: Database) -> None:
     crew.trials = 40
     crew.flags = ("--steps", "40", "--step-s", "0.05", *on(postgres))
@@ -138,12 +138,12 @@ def show(where: str, seconds: Mapping[str, Sequence[float]]) -> None:
         sys.stdout.write(f"{row}, {len(values)} times\n")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_eight_members_on_one_file_have_no_storage_error(crew: Crew) -> None:
     show("sqlite", work_together(crew, None))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_eight_members_on_one_server_have_no_storage_error(crew: Crew, postgres: Database) -> None:
     crew.flags = on(postgres)
     show("postgresql", work_together(crew, postgres.url))
