@@ -54,6 +54,8 @@ def local_cluster(extra_nodes: int) -> Generator[LocalCluster]:
         assert process.stdin is not None
         process.stdin.close()
         process.wait(60)
+        if process.stdout is not None:
+            process.stdout.close()
 
 
 def _serve() -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from accelerate import Accelerator
+from accelerate.state import AcceleratorState
 from safetensors import SafetensorError
 from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
@@ -201,6 +202,8 @@ def place(device: str, precision: str) -> Accelerator:
                 f"trainer.device: {device!r} is not there (CUDA devices on this machine: {count})"
             )
         torch.cuda.set_device(int(index or 0))
+    # One process may train twice: accelerate would refuse another precision than that of the first time.
+    AcceleratorState._reset_state()  # pyright: ignore[reportPrivateUsage]
     return Accelerator(cpu=kind == "cpu", mixed_precision="bf16" if precision == "bf16" else "no")
 
 

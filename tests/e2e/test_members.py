@@ -101,18 +101,18 @@ def endings(study: Path) -> list[list[str]]:
 
 def test_a_sweep_and_two_workers_run_exactly_the_trials_of_the_budget(tmp_path: Path) -> None:
     study = tmp_path / "S"
-    lead = begin("sweep", KITCHEN, *flags(study, 8, 24))
+    lead = begin("sweep", KITCHEN, *flags(study, 8, 80))
     wait_for_rows(study / "trials" / "00000" / "metrics.jsonl", 1, lead)
     scale = (study / "reference.json").stat().st_mtime_ns
     workers = [
         begin("worker", study),
-        begin("worker", KITCHEN, *flags(study, 8, 24)),
+        begin("worker", KITCHEN, *flags(study, 8, 80)),
     ]
     wait_for_members(study, 3, [lead, *workers])
     assert state_words(read_standing(study)).startswith("running (sweep + 2 workers; process ")
     with pytest.raises(StudyError, match=r"process \d+, 2 workers\); .*kltune worker"):
         move_aside(study)  # as --fresh does
-    refused = kltune("sweep", KITCHEN, *flags(study, 8, 24))
+    refused = kltune("sweep", KITCHEN, *flags(study, 8, 80))
     assert refused.returncode == 2
     assert "another kltune is working in" in refused.stderr
     assert "work with it by `kltune worker" in refused.stderr

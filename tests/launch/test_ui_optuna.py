@@ -92,4 +92,4 @@ def test_the_dashboard_shows_the_study_cannot_delete_it_and_holds_nothing_up(
     with closing(sqlite3.connect(f"{(study / 'study.db').as_uri()}?mode=ro", uri=True)) as database:
         assert database.execute("PRAGMA journal_mode").fetchone() == ("delete",)
         assert database.execute("SELECT COUNT(*) FROM trials").fetchone() == (1,)
-    assert [path.name for path in study.iterdir()] == ["study.db"]
+    assert {path.name for path in study.iterdir()} == {"study.db", ".turn"}
