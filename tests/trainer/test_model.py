@@ -304,3 +304,9 @@ def test_sharded_weights_are_all_found(tmp_path: Path) -> None:
     tiny.tokenizer().save_pretrained(tmp_path)
     assert len(list(tmp_path.glob("*.safetensors"))) > 1
     assert load(tmp_path).unread_weights == ()
+
+
+def test_one_process_may_train_in_both_precisions() -> None:
+    assert place("cpu", "fp32").mixed_precision == "no"
+    assert place("cpu", "bf16").mixed_precision == "bf16"
+    assert place("cpu", "fp32").mixed_precision == "no"
