@@ -150,11 +150,11 @@ def test_a_trial_of_a_killed_worker_goes_on_in_another_and_a_killed_sweep_is_mis
     first, second = begin("worker", study), begin("worker", study)
     lost = wait_for_trial(study, first, 5)
     os.kill(first.pid, signal.SIGKILL)
-    first.wait()
+    first.communicate()
     assert "died: worker" in member_rows(read_standing(study))[0]
     of_lead = wait_for_trial(study, lead, 5)
     os.kill(lead.pid, signal.SIGKILL)
-    lead.wait()
+    lead.communicate()
     (said,) = ends([second])
     assert second.returncode == 0, said
     records = {record.number: record for record in read_trials(study)}

@@ -84,7 +84,7 @@ def test_no_process_is_left_and_finished_trials_stay(
     tmp_path: Path, signals: tuple[signal.Signals, ...], code: int
 ) -> None:
     study = tmp_path / "S"
-    flags = ("--study", study, "--trials", "6", *sets(*QUICK, "trainer.steps=40"))
+    flags = ("--study", study, "--trials", "4", *sets(*QUICK, "trainer.steps=24"))
     process = start("sweep", KITCHEN, *flags, "--workers", "2", "--slots", "2")
     wait_for_rows(study / "trials" / "00002" / "metrics.jsonl", 3, process)
     children = _descendants(process)
@@ -103,7 +103,7 @@ def test_no_process_is_left_and_finished_trials_stay(
     assert done
     resumed = kltune("sweep", KITCHEN, *flags, "--workers", "2", "--slots", "2")
     assert resumed.returncode == 0, resumed.stderr[-2000:]
-    assert [trial.number for trial in read_trials(study)] == list(range(6))
+    assert [trial.number for trial in read_trials(study)] == list(range(4))
     for number in done:
         assert read_trial(study / "trials" / f"{number:05d}").attempt == 1
 

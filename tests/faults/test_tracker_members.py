@@ -169,7 +169,8 @@ def test_the_last_to_leave_waits_for_one_that_is_still_sending(
         assert bench.runs(study)[0].info.status == "RUNNING"
         assert second.close("FINISHED", is_last=True)
     assert bench.runs(study)[0].info.status == "FINISHED"
-    assert caplog.text == ""
+    # MLflow's own words of its system metrics come or don't, by whatever ran before.
+    assert [r for r in caplog.records if r.name.startswith("kltune")] == []
 
 
 def test_eight_processes_may_start_at_once_on_one_fresh_study(tmp_path: Path) -> None:

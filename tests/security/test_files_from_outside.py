@@ -25,7 +25,12 @@ from kltune.trainer.model import load_model
 from kltune.trainer.sources import find_model
 
 PACKAGE = Path(__file__).parents[2] / "kltune"
-PICKLES = {"launch/worker.py", "launch/worker_process.py", "tasks/calls_child.py"}
+PICKLES = {
+    "launch/worker.py",
+    "launch/worker_process.py",
+    "tasks/calls_child.py",
+    "tasks/calls_probe.py",  # the name of an error alone
+}
 """Pipes between processes of kltune: nothing from outside passes there."""
 
 

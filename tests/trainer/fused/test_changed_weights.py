@@ -98,7 +98,7 @@ def refill(bank: Bank, _folder: Path) -> None:
 def resume(bank: Bank, folder: Path) -> None:
     bank.save_checkpoint(2, folder / "last")
     bank.evict(1)
-    bank.admit(1, 9, tiny.trial(seed=9), folder / "last")
+    bank.admit(1, 9, tiny.trial(seed=2, learning_rate=0.05), folder / "last")
 
 
 CHANGES = [optimizer_step, reset, clear, copy, mix, write, add, train, refill, resume]
