@@ -55,7 +55,7 @@ def _finish(bench: Bench, mirror: Any, trial: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "locked_s", [pytest.param(3.0), pytest.param(60.0, marks=pytest.mark.slow)]
+    "locked_s", [pytest.param(3.0), pytest.param(60.0, marks=pytest.mark.long)]
 )
 def test_a_lock_of_another_process_is_waited_for(
     bench: Bench, tmp_path: Path, locked_s: float
