@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections import deque
 from types import TracebackType
@@ -16,6 +15,7 @@ from rich.text import Text
 from kltune.launch.fleet import Fleet
 from kltune.launch.status_facts import Standing, TrialStand
 from kltune.report.text import visible
+from kltune.screen.watch import takes_tables
 from kltune.trial.outcome import TrialState
 from kltune.trial.words import both_units, score
 
@@ -30,9 +30,8 @@ class FleetScreen:
     def __init__(self, name: str, stream: TextIO | None = None) -> None:
         self._name = name
         self._stream = sys.stderr if stream is None else stream
-        is_dumb = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
         self._live: Live | None = None
-        if self._stream.isatty() and not is_dumb:
+        if takes_tables(self._stream):
             console = Console(file=self._stream)
             self._live = Live(console=console, auto_refresh=False, transient=False)
         self._recent: deque[str] = deque(maxlen=_RECENT)

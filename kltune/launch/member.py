@@ -195,7 +195,7 @@ def _conclude(place: Place, searched: Searched, paths: ReportPaths | None) -> Ex
     facts = summary(path)
     _say_end(place, end)
     if place.result is not None:
-        _write_json(place.result, facts)
+        write_result(place.result, facts)
     if paths is not None:
         _show(place, facts, paths, timing)
     if end.reason in signals.EXIT_CODES:
@@ -252,7 +252,7 @@ def settled_code(place: Place) -> ExitCode:
         if not has_ended(path) and (mirror := _start_mirror(place)) is not None:
             mirror.close("FINISHED", artifacts=[] if paths is None else _files(paths))
     if place.result is not None:
-        _write_json(place.result, summary(path))
+        write_result(place.result, summary(path))
     return ExitCode.DONE
 
 
@@ -266,7 +266,8 @@ def _is_reported(study_path: Path) -> bool:
     return all(path.stat().st_mtime_ns <= written for path in events)
 
 
-def _write_json(result: TextIO, facts: Mapping[str, Any]) -> None:
+def write_result(result: TextIO, facts: Mapping[str, Any]) -> None:
+    """One line of strict JSON."""
     result.write(json.dumps({"schema": 1, **facts}, allow_nan=False) + "\n")
     result.flush()
 

@@ -7,7 +7,6 @@ this process die, the workers save their trials and end, and the same command go
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import shlex
@@ -237,13 +236,12 @@ def _conclude(
     if not (study_path / "resolved.json").is_file():
         return code
     # With what they import: not while the cluster is at work.
-    from kltune.launch.member import verdict_of
+    from kltune.launch.member import verdict_of, write_result
     from kltune.report.summary import summary
 
     facts = summary(study_path)
     if result is not None:
-        result.write(json.dumps({"schema": 1, **facts}, allow_nan=False) + "\n")
-        result.flush()
+        write_result(result, facts)
     say(f"kltune status {shlex.quote(str(near(study_path)))}")
     report = study_path / "report.html"
     say(f"report: {near(report)}" if report.is_file() else "no report was written")

@@ -44,10 +44,15 @@ def open_screen(
     Plain too with ``is_plain``, NO_COLOR or TERM=dumb.
     """
     target = sys.stderr if stream is None else stream
-    is_dumb = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
-    if is_plain or is_dumb or not target.isatty():
+    if is_plain or not takes_tables(target):
         return PlainScreen(scope, target)
     return LiveScreen(scope, Console(file=target))
+
+
+def takes_tables(stream: TextIO) -> bool:
+    """Whether a table that is drawn again and again can be read there: a terminal, not told to be plain."""
+    is_dumb = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
+    return stream.isatty() and not is_dumb
 
 
 class PlainScreen:
