@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 from kltune.errors import ExitCode
 from kltune.launch import signals
 from kltune.launch.request import SweepRequest
@@ -27,8 +29,10 @@ def run_sweep(request: SweepRequest) -> ExitCode:
         spec.spec.budget.wall,
         lambda reason: say(f"{reason}: stopping; trials that run are saved ..."),
     )
+    # A dry run has nothing to save: signals end it as they would any program.
+    listening = nullcontext() if request.dry_run else stop.listening()
     try:
-        with stop.listening(), reserved_stdout(is_reserved=request.as_json) as result:
+        with listening, reserved_stdout(is_reserved=request.as_json) as result:
             # torch, Optuna and the rest take seconds to import: not before the spec is sound.
             from kltune.launch.session import run_session
 
