@@ -1,6 +1,7 @@
 """kltune: measure the KL setting of an RL run before you pay for it.
 
-In Python: ``kltune.sweep(spec)`` runs or resumes a study, ``kltune.open_study(folder)`` reads one.
+In Python: ``kltune.sweep(spec)`` runs or resumes a study, ``kltune.open_study(folder)`` reads one;
+``kltune.run_arms(spec, arms=..., seeds=...)`` trains given settings on given seeds, to compare them.
 """
 
 from __future__ import annotations
@@ -16,8 +17,11 @@ __version__ = "0.1.0"
 # depend on the whole package.
 _PUBLIC: Final = MappingProxyType(
     {
+        "Arms": "kltune.api.arms",
         "Study": "kltune.api.study",
+        "open_arms": "kltune.api.arms",
         "open_study": "kltune.api.study",
+        "run_arms": "kltune.api.arms",
         "sweep": "kltune.api.sweep",
     }
 )

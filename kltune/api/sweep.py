@@ -5,8 +5,8 @@ from __future__ import annotations
 import io
 import json
 import tempfile
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -54,20 +54,14 @@ def sweep(  # noqa: PLR0913 - the flags of the command
         KeyboardInterrupt: interrupted; the same call goes on from there.
         SystemExit: 75, after SIGTERM; likewise.
     """
-    with ExitStack() as held:
-        if isinstance(spec, Mapping):
-            folder = held.enter_context(tempfile.TemporaryDirectory(prefix="kltune-"))
-            path = Path(folder) / "spec.yaml"
-            path.write_text(_yaml(spec), encoding="utf-8")
-        else:
-            path = as_path("spec", spec, "the path of a YAML file, or a mapping")
+    with spec_file(spec) as path:
         request = SweepRequest(
             spec_path=path,
             study_path=None if study is None else as_path("study", study),
             trials=trials,
             slots=slots,
             workers=workers,
-            overrides=_overrides(set),
+            overrides=override_words(set),
             fresh=fresh,
             seed=seed,
         )
@@ -113,7 +107,24 @@ def _with_command(request: SweepRequest, folder: Path, *, is_mapping: bool) -> S
     return replace(request, command=tuple(words))
 
 
-def _overrides(given: Overrides) -> tuple[str, ...]:
+@contextmanager
+def spec_file(spec: str | Path | Mapping[str, object]) -> Generator[Path]:
+    """The file of a spec; a mapping's is there for as long as the block lasts."""
+    if not isinstance(spec, Mapping):
+        yield as_path("spec", spec, "the path of a YAML file, or a mapping")
+        return
+    with tempfile.TemporaryDirectory(prefix="kltune-") as folder:
+        path = Path(folder) / "spec.yaml"
+        path.write_text(_yaml(spec), encoding="utf-8")
+        yield path
+
+
+def override_words(given: Overrides) -> tuple[str, ...]:
+    """Overrides as `--set` takes them.
+
+    Raises:
+        SpecError: they are neither texts nor a mapping.
+    """
     if isinstance(given, str):
         return (given,)
     if isinstance(given, Mapping):

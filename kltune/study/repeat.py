@@ -1,4 +1,4 @@
-"""A bank and settings with the step to stop at in; each trained that far and judged once out.
+"""A bank and settings with the step to stop at in; each trained that far and judged there, or all along, out.
 
 The small sister of the main loop: nothing is proposed, pruned or guarded, so that every setting is
 seen where it would be used. A run that can't go on by itself is tried again; the others don't
@@ -43,6 +43,8 @@ class Run:
     """Noted at its start, so that a later command knows what it was."""
     attempt: int = 1
     """Of its first attempt in this session."""
+    along: bool = False
+    """Whether it is judged every ``evaluate.every`` steps from step 0 on, as a trial is, not at its stop alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +115,15 @@ class _Held:
     step: int
     end: Verdict | None = None
     """Set where it ends before its stop."""
+    judged_at: int = -1
+    """Step of the last judgement."""
+
+    def is_due(self, every: int) -> bool:
+        """Whether it is to be judged before its next step."""
+        run = self.job.run
+        if self.end or self.step >= run.stop:
+            return True
+        return run.along and self.step % every == 0 and self.judged_at < self.step
 
 
 @dataclass(slots=True)
@@ -132,11 +143,8 @@ class _Session:
 
     def judge_due(self) -> bool:
         """Judge the runs that are at their stop; true if there were any."""
-        due = [
-            slot
-            for slot, held in self.running.items()
-            if held.end or held.step >= held.job.run.stop
-        ]
+        every = self.where.spec.evaluate.every
+        due = [slot for slot, held in self.running.items() if held.is_due(every)]
         if not due:
             return False
         for metrics in self._try(lambda: self.bank.evaluate(due)) or ():
@@ -158,7 +166,7 @@ class _Session:
         every, stop = self.where.spec.evaluate.every, held.job.run.stop
         steps = max(1, min(every - held.step % every, stop - held.step))
         watch = StepWatch(None, self.where.spec.kl_unit)
-        return Ahead(steps, watch, is_judged=held.step + steps >= stop)
+        return Ahead(steps, watch, is_judged=held.job.run.along or held.step + steps >= stop)
 
     def _take_steps(self, measured: Sequence[StepMetrics]) -> None:
         for metrics in measured:
@@ -198,7 +206,10 @@ class _Session:
     def _take(self, metrics: EvalMetrics) -> None:
         held = self.running[metrics.slot]
         held.folder.append_eval(metrics)
+        held.judged_at = metrics.step
         stop = held.job.run.stop
+        if held.end is None and held.step < stop:
+            return
         self._end(
             metrics.slot, held.end or Verdict(StopReason.DONE, f"ran to its stop at step {stop}")
         )

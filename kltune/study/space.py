@@ -110,7 +110,7 @@ def fixed_trials(spec: StudySpec, scale: RewardScale | None) -> tuple[PlannedTri
     missing or can't be used.
     """
     fixed = [
-        PlannedTrial(f"baseline:{setting(one).name}", _from_baseline(setting(one), spec, scale))
+        PlannedTrial(f"baseline:{setting(one).name}", baseline_setting(setting(one), spec, scale))
         for one in spec.baselines
     ]
     if spec.search.beta.zero:
@@ -130,9 +130,14 @@ def _repeats(spec: StudySpec, arms: Sequence[PlannedTrial]) -> list[PlannedTrial
     ]
 
 
-def _from_baseline(
+def baseline_setting(
     given: Recipe | BaselineSpec, spec: StudySpec, scale: RewardScale | None
 ) -> TrialSpec:
+    """A recipe or a written baseline in the study's units.
+
+    Raises:
+        RunError: it needs ``scale`` and there is none, or can't be converted with it.
+    """
     try:
         if isinstance(given, BaselineSpec):
             return written_setting(given, spec, scale, _learning_rate(spec))

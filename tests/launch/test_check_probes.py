@@ -182,11 +182,10 @@ def test_a_critic_with_a_rate_of_its_own_may_learn_at_rate_0(tmp_path: Path) -> 
     # Three sweeps are of SmolLM2, with the same task; one of them takes minutes enough. Those whose model is on a
     # hub run with stand-ins (tests/sweeps).
     [
-        path
+        pytest.param(path, id=path.stem, marks=[pytest.mark.long] * (path.stem == "smollm2"))
         for path in sorted(SWEEPS.glob("*.yaml"))
         if path.stem == "smollm2" or path.stem.startswith("kitchen")
     ],
-    ids=lambda path: path.stem,
 )
 def test_no_sweep_that_ships_fails(path: Path) -> None:
     # A real language model on two cores: short completions say as much about its set-up.

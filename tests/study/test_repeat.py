@@ -13,7 +13,7 @@ from kltune.spec.penalty import Penalty
 from kltune.spec.trial import TrialSpec
 from kltune.study.repeat import RepeatEnd, Run, Where, repeat
 from kltune.trial.outcome import StopReason
-from kltune.trial.record import read_trial
+from kltune.trial.record import TrialRecord, read_trial
 from tests.fake_bank import FakeBank, small_spec
 from tests.hasty_bank import HastyBank
 
@@ -23,8 +23,21 @@ def run(number: int, stop: int, seed: int = 7) -> Run:
     return Run(number, setting, stop, "confirm:4", {"split": "test"})
 
 
+def along(number: int, stop: int, attempt: int = 1) -> Run:
+    return Run(number, run(number, stop).setting, stop, "arm:a", attempt=attempt, along=True)
+
+
 def where(folder: Path) -> Where:
     return Where(folder, small_spec(), 0.5)
+
+
+def record_of(folder: Path, number: int) -> TrialRecord:
+    return read_trial(folder / "runs" / f"{number:05d}")
+
+
+def judged_at(folder: Path, number: int) -> list[int]:
+    """Steps of the evaluations that count."""
+    return [row["step"] for row in record_of(folder, number).evals]
 
 
 def raising(error: Exception, at: tuple[int, int], times: int = 1) -> Callable[[int, int], None]:
@@ -115,3 +128,97 @@ def test_training_that_fails_whatever_runs_ends_the_command(tmp_path: Path) -> N
     bank = FakeBank(num_slots=1, on_step=raising(RuntimeError("broken"), (0, 1), times=99))
     with pytest.raises(RunError, match="3 times in a row: RuntimeError: broken"):
         repeat(bank, [run(0, 6), run(1, 6)], where(tmp_path))
+
+
+@pytest.mark.parametrize("kind", [FakeBank, HastyBank])
+def test_a_run_judged_along_is_judged_at_0_every_few_steps_and_at_its_stop(
+    tmp_path: Path, kind: type[FakeBank]
+) -> None:
+    bank, ended = kind(2), []
+    runs = [along(0, 12), along(1, 10), run(2, 12), along(3, 0), along(4, 3)]
+    end = repeat(bank, runs, where(tmp_path), lambda r, m: ended.append((r.number, m.step)))
+    assert end == RepeatEnd(None, {})
+    places = [judged_at(tmp_path, number) for number in range(5)]
+    assert places == [[0, 5, 10, 12], [0, 5, 10], [12], [0], [0, 3]]
+    # Told once a run, at its end.
+    assert sorted(ended) == [(0, 12), (1, 10), (2, 12), (3, 0), (4, 3)]
+    assert bank.steps_done == {0: 12, 1: 10, 2: 12, 4: 3}
+    assert all(record_of(tmp_path, n).overtaken_evals == () for n in range(5))
+
+
+def test_a_bank_is_told_that_an_evaluation_follows(tmp_path: Path) -> None:
+    alone, all_along = FakeBank(1), FakeBank(1)
+    repeat(alone, [run(0, 7)], where(tmp_path / "a"))
+    repeat(all_along, [along(0, 7)], where(tmp_path / "b"))
+    told = [[(one[0].steps, one[0].is_judged) for one in b.foreseen] for b in (alone, all_along)]
+    assert told[0] == [(n, False) for n in (5, 4, 3, 2, 1)] + [(2, True), (1, True)]
+    assert told[1] == [(n, True) for n in (5, 4, 3, 2, 1, 2, 1)]
+
+
+@pytest.mark.parametrize("kind", [FakeBank, HastyBank])
+@pytest.mark.parametrize("calls", [1, 2, 5, 6, 7, 8, 12])
+def test_interrupted_anywhere_it_has_each_evaluation_once_and_the_same(
+    tmp_path: Path, kind: type[FakeBank], calls: int
+) -> None:
+    whole = tmp_path / "whole"
+    repeat(kind(1), [along(0, 12)], where(whole))
+    assert repeat(kind(1), [along(0, 12)], where(tmp_path), should_stop=stop_after(calls)).reason
+    outcome = record_of(tmp_path, 0).outcome
+    assert outcome is not None
+    assert outcome.verdict.reason is StopReason.INTERRUPTED
+    again = kind(1)
+    assert repeat(again, [along(0, 12, attempt=2)], where(tmp_path)).reason is None
+    assert judged_at(tmp_path, 0) == [0, 5, 10, 12]
+    one, other = record_of(tmp_path, 0), record_of(whole, 0)
+    assert [row["step"] for row in one.steps] == list(range(1, 13))
+    assert [row["eval/gold"] for row in one.evals] == [row["eval/gold"] for row in other.evals]
+    assert again.steps_done[0] == 12 - outcome.steps_run
+
+
+@pytest.mark.parametrize("kind", [FakeBank, HastyBank])
+def test_killed_after_its_checkpoint_it_has_each_evaluation_once(
+    tmp_path: Path, kind: type[FakeBank]
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    def die(number: int, step: int) -> None:
+        if step == 8:
+            raise Killed
+
+    bank = kind(1)
+    bank._on_step = die  # pyright: ignore[reportPrivateUsage]
+    with pytest.raises(Killed):
+        repeat(bank, [along(0, 12)], where(tmp_path))
+    assert record_of(tmp_path, 0).outcome is None
+    again = kind(1)
+    repeat(again, [along(0, 12, attempt=2)], where(tmp_path))
+    assert judged_at(tmp_path, 0) == [0, 5, 10, 12]
+    assert [row["step"] for row in record_of(tmp_path, 0).steps] == list(range(1, 13))
+    assert again.steps_done == {0: 7}
+
+
+def test_a_run_judged_along_that_diverges_is_judged_there_and_ends(tmp_path: Path) -> None:
+    bank, ended = FakeBank(num_slots=2), []
+    bank.nan_at = {0: 7, 2: 5}
+    runs = [along(0, 12), along(1, 12), along(2, 12)]
+    end = repeat(bank, runs, where(tmp_path), lambda r, m: ended.append(r.number))
+    assert end == RepeatEnd(None, {})
+    assert judged_at(tmp_path, 0) == [0, 5, 7]
+    assert judged_at(tmp_path, 1) == [0, 5, 10, 12]
+    assert judged_at(tmp_path, 2) == [0, 5]
+    outcomes = [record_of(tmp_path, n).outcome for n in range(3)]
+    assert all(outcome is not None for outcome in outcomes)
+    found = [(o.verdict.reason, o.steps_run) for o in outcomes if o is not None]
+    diverged, done = StopReason.DIVERGED, StopReason.DONE
+    assert found == [(diverged, 7), (done, 12), (diverged, 5)]
+    assert sorted(ended) == [0, 1, 2]
+    assert bank.free_slots() == (0, 1)
+
+
+def test_an_evaluation_that_fails_on_the_way_is_tried_again(tmp_path: Path) -> None:
+    bank = FakeBank(num_slots=1, on_evaluate=raising(RuntimeError("cuda lost"), (0, 5)))
+    assert repeat(bank, [along(0, 12)], where(tmp_path)) == RepeatEnd(None, {})
+    assert judged_at(tmp_path, 0) == [0, 5, 10, 12]
+    assert record_of(tmp_path, 0).attempt == 2
+    assert bank.steps_done == {0: 12}  # it went on from its checkpoint
