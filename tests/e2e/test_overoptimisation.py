@@ -11,7 +11,8 @@ from kltune.metrics.record import EvalMetrics
 from kltune.spec.load import load_spec
 from kltune.spec.trial import TrialSpec
 
-pytestmark = pytest.mark.slow
+# The same is shown, scaled down, by tests/studies; this is the built-in task at its full length.
+pytestmark = pytest.mark.long
 
 ROOT = Path(__file__).parents[2]
 BETAS = (0.0, 0.15, 10.0)

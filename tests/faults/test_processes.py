@@ -77,8 +77,12 @@ def _descendants(process: subprocess.Popen[str]) -> list[psutil.Process]:
 
 @pytest.mark.parametrize(
     ("signals", "code"),
-    [((signal.SIGINT,), 130), ((signal.SIGTERM,), 75), ((signal.SIGINT, signal.SIGINT), 130)],
-    ids=["ctrl-c", "terminated", "ctrl-c twice"],
+    [
+        # One Ctrl-C takes the way of SIGTERM; tests/e2e/test_interruption.py sends it as well.
+        pytest.param((signal.SIGINT,), 130, id="ctrl-c", marks=pytest.mark.long),
+        pytest.param((signal.SIGTERM,), 75, id="terminated"),
+        pytest.param((signal.SIGINT, signal.SIGINT), 130, id="ctrl-c twice"),
+    ],
 )
 def test_no_process_is_left_and_finished_trials_stay(
     tmp_path: Path, signals: tuple[signal.Signals, ...], code: int

@@ -100,6 +100,7 @@ def test_a_server_with_any_fault_never_holds_up_the_exit(tmp_path: Path, wait_s:
     _check(taken, whole_s)
 
 
+@pytest.mark.long  # over a minute of waiting
 def test_a_locked_database_of_its_own_never_holds_up_the_exit(tmp_path: Path) -> None:
     study = tmp_path / "locked"
     study.mkdir(parents=True)
