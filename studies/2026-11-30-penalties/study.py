@@ -435,7 +435,7 @@ def _collapse(setting: Found) -> Found:
 
 
 def _idle(found: Found, name: str) -> Found:
-    """Holds where KL can't be told from no KL's, but can from that of k1-reward of the same beta.
+    """Not contradicted where KL can't be told from no KL's, but can from that of k1-reward of the same beta.
 
     Does not where KL can be told from no KL's.
     """
@@ -445,7 +445,7 @@ def _idle(found: Found, name: str) -> Found:
         word = "does not"
     else:
         is_apart = to_k1 is not None and told(to_k1, 1.0) == "above"
-        word = "holds" if is_apart else "can't be told"
+        word = "not contradicted" if is_apart else "can't be told"
     return {"verdict": word, "to_none": to_none, "to_k1_reward": to_k1}
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from dataclasses import asdict
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -167,11 +168,15 @@ def analyse(runs: pd.DataFrame, steps: pd.DataFrame) -> dict[str, Any]:
     there = {name: [ends[arm] for arm in arms if arm in ends] for name, arms in GROUPS.items()}
     grouped = {name: np.mean(values, axis=0) for name, values in there.items() if values}
     groups = against({NO_KL: ends[NO_KL], **grouped}, NO_KL)
+    steps_up = {f"{b} less {a}": grouped[b] - grouped[a] for a, b in combinations(grouped, 2)}
+    pairs = {f"{a} less {b}": ends[a] - ends[b] for a, b in PAIRS if a in ends and b in ends}
     stopped_apart = [n for n, one in beside["stopped_minus_none"].items() if one.excludes_zero]
     return {
         "runs": int(runs.groupby(["block", "arm", "seed"]).ngroups),
         "arms": found,
         "groups": {name: asdict(one) for name, one in groups.items()},
+        "group_by_group": {name: asdict(mean_of(v, len(steps_up))) for name, v in steps_up.items()},
+        "pairs": {name: asdict(mean_of(values)) for name, values in pairs.items()},
         "first_rule": _counted(found, "first_rule", FIRST_RULE),
         "verdicts": _counted(found, "verdict", VERDICTS),
         "stopped_told_apart_from_none": stopped_apart,
@@ -199,13 +204,21 @@ GROUPS = {
     "0.1 and more": ("comedy-high", TUNED, "trl-ppo-0.11", "target 0.2, x1.5"),
 }
 """Fixed prices and controllers that hardly move, by raw reward per nat; one contrast each against no KL."""
+PAIRS = (
+    ("target 7, read per sequence", "target 7, read per token"),
+    ("warm-up 0.005 to 0.02", "instructgpt"),
+    ("target = warm-up median", "stiennon"),
+    ("target 0.1, 0.05, 0.03", "stiennon"),
+    ("conservative, gain 0.5", "conservative: 0.03, h 5000"),
+)
+"""Rules of thumb beside the fixed price of their size, or another reading; gold at the end, each interval alone."""
 FIRST_RULE = ("holds", "harms", "slows", "inert")
 """Fixed before the first run, all against no KL: gold at the end above; gold below, at the end or when stopped; KL at
 the end below; none of these."""
 VERDICTS = {
-    "holds": "KL along the run is below that of no KL, gold at the end not below that of k1-reward 0.15",
-    "harms": "gold at the end is below that of k1-reward 0.15",
-    "unseen": "neither can be told",
+    "lower KL": "KL along the run is below that of no KL, and gold at the end isn't told below that of k1-reward 0.15",
+    "less gold": "gold at the end is below that of k1-reward 0.15",
+    "not told": "neither can be told",
 }
 """The second rule, made after the first had come out empty. "Is": told apart, 95 %, all arms at once."""
 
@@ -217,8 +230,8 @@ def _beside(one: dict[str, MeanInterval]) -> dict[str, Any]:
         return words
     words["first_rule"] = _first_rule(one)
     is_below = "end_minus_tuned" in one and one["end_minus_tuned"].high < 0
-    holds = one["kl_times_none"].high < 0
-    return {**words, "verdict": "harms" if is_below else "holds" if holds else "unseen"}
+    is_lower = one["kl_times_none"].high < 0
+    return {**words, "verdict": "less gold" if is_below else "lower KL" if is_lower else "not told"}
 
 
 def _first_rule(one: dict[str, MeanInterval]) -> str:
@@ -279,33 +292,36 @@ def draw(_runs: pd.DataFrame, _steps: pd.DataFrame, results: dict[str, Any], out
     )
 
 
-COLOURS = {"holds": "#2166ac", "harms": "#c96a1b", "unseen": "#7a7a7a", "-": "black"}
+COLOURS = {"lower KL": "#2166ac", "less gold": "#c96a1b", "not told": "#7a7a7a", "-": "black"}
 
 
 def _draw(figure: Any, arms: list[str], found: dict[str, Any]) -> None:
-    left, right = figure.subplots(1, 2, sharey=True)
+    left, middle, right = figure.subplots(1, 3, sharey=True)
     for place, arm in enumerate(arms):
         one = found[arm]
         colour = COLOURS[one.get("verdict", "-")]
         if "kl_times_none" in one:
             _bar(left, one["kl_times_none"], place, colour, "o", colour)
+        if "end_minus_tuned" in one:
+            _bar(middle, one["end_minus_tuned"], place, colour, "o", colour)
         _bar(right, one["gold_end"], place + 0.14, colour, "o", colour)
         _bar(right, one["gold_stopped"], place - 0.14, colour, "D", "white")
-    none = found[NO_KL]
     left.axvline(1.0, color="black", linewidth=0.5, linestyle=":")
-    right.axvline(none["gold_end"]["mean"], color="black", linewidth=0.5, linestyle=":")
+    middle.axvline(0.0, color="black", linewidth=0.5, linestyle=":")
     left.set_yticks(range(len(arms)), arms)
     left.set_ylim(len(arms) - 0.5, -0.5)
     left.set_xscale("log")
     left.set_xticks([0.125, 0.25, 0.5, 1, 2], ["1/8", "1/4", "1/2", "1", "2"])
     left.minorticks_off()
-    left.set_xlabel("KL along the run, times that of no KL (all at once)")
-    right.set_xlabel("gold: at the end (filled), when stopped (open)")
-    for axes in (left, right):
+    left.set_xlabel("KL along the run,\ntimes that of no KL")
+    middle.set_xlabel("gold at the end,\nminus that of k1-reward 0.15")
+    right.set_xlabel("gold: at the end (filled),\nwhen stopped (open)")
+    for axes in (left, middle, right):
         axes.grid(axis="y", linewidth=0.3, alpha=0.5)
     _legend(figure, {one.get("verdict", "-") for one in found.values()})
     figure.suptitle(
-        "Published settings in one unit; bars: 95 % over 8 seeds; dotted: no KL", fontsize=10
+        "Published settings in one unit, 8 seeds; 95 %, left and middle: all at once, right: each alone",
+        fontsize=10,
     )
 
 

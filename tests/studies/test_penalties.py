@@ -135,7 +135,9 @@ class TestKlAtTheEnd:
         one = found["to_none"]["k1-loss 0.5"]["kl_end"]
         assert one["low"] < 1 < one["high"]
         assert found["to_k1_reward"]["k1-loss 0.5"]["kl_end"]["mean"] == pytest.approx(15, rel=0.15)
-        assert found["claims"]["k1-loss does nothing"]["k1-loss 0.5"]["verdict"] == "holds"
+        assert (
+            found["claims"]["k1-loss does nothing"]["k1-loss 0.5"]["verdict"] == "not contradicted"
+        )
 
     def test_the_claim_fails_where_it_pulls(self):
         claims = analyse(made_up(idle=False))["claims"]

@@ -59,10 +59,10 @@ def test_a_verdict_is_what_was_put_in() -> None:
     verdicts = {arm: one.get("verdict") for arm, one in found["arms"].items()}
     assert verdicts == {
         "no KL": None,
-        "k1-reward 0.15": "holds",
-        "same": "unseen",
-        "held": "holds",
-        "bad": "harms",
+        "k1-reward 0.15": "lower KL",
+        "same": "not told",
+        "held": "lower KL",
+        "bad": "less gold",
     }
     assert found["first_rule"]["harms"]["arms"] == ["bad"]
     assert found["first_rule"]["holds"]["arms"] == ["k1-reward 0.15", "same", "held"]
