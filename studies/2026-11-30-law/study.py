@@ -74,7 +74,7 @@ def blocks(small: bool, _out: Path) -> dict[str, Block]:
     """A block for each draw of each level: its proxy is learned anew."""
     found: dict[str, Block] = {}
     levels, draws, fit, size = (
-        (SMALL_LEVELS, DRAWS[:2], 50, SMALL_SIZE) if small else (LEVELS, DRAWS, 150, {})
+        (SMALL_LEVELS, DRAWS[:2], 30, SMALL_SIZE) if small else (LEVELS, DRAWS, 150, {})
     )
     for proxy in levels:
         for i, draw in enumerate(draws):
@@ -166,7 +166,7 @@ def finish(small: bool, out: Path) -> None:
 
     # The levels share prompts and completions with each other, so that they are compared draw by draw.
     draws = (
-        law_bon.Draws(DRAWS[:2], 16, 32, 8) if small else law_bon.Draws(DRAWS, COMPLETIONS, 64, 32)
+        law_bon.Draws(DRAWS[:2], 8, 24, 8) if small else law_bon.Draws(DRAWS, COMPLETIONS, 64, 32)
     )
     size = tuple(f"{key}={value}" for key, value in SMALL_SIZE.items()) if small else ()
     spec = load_spec(Path(__file__).parent / "spec.yaml", size)
@@ -436,7 +436,10 @@ def _bend_within(of_level: Mapping[str, Runs], kl: float) -> dict[str, float]:
         bend_S = _coefficients(near, LawForm.RL, 3)[:, 2]
         bends.append(np.where(few_S, np.nan, bend_S))
     seen = np.array(bends)
-    mean_S = np.nanmean(seen[:, np.isfinite(seen).any(axis=0)], axis=0)
+    there = np.isfinite(seen).any(axis=0)
+    if not there.any():  # of a run scaled down: too few evaluations
+        return {"kl": kl, "bend": float("nan"), "bend_p": 1.0}
+    mean_S = np.nanmean(seen[:, there], axis=0)
     p_value = _spread(mean_S[:, None]).p_value(0) if len(mean_S) > 1 else 1.0
     return {"kl": kl, "bend": float(mean_S.mean()), "bend_p": p_value}
 

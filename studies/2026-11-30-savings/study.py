@@ -48,7 +48,7 @@ def sweep_all(small: bool, out: Path) -> None:
     """Run the sweeps, or what is missing of them, and note what each said."""
     seeds = SWEEP_SEEDS[:1] if small else SWEEP_SEEDS
     changes = (
-        {**SMALL, "budget": {"trials": 6, "workers": 1, "slots": 1}}
+        {**SMALL, "budget": {"trials": 5, "workers": 1, "slots": 1}}
         if small
         else {"budget.trials": TRIALS}
     )
@@ -98,15 +98,15 @@ def blocks(small: bool, out: Path) -> dict[str, Block]:
     sweeps = json.loads((out / "sweeps.json").read_text(encoding="utf-8"))
     arms: dict[str, str | dict[str, object]] = {NO_KL: {"beta": 0.0}}
     arms |= {f"sweep {one['seed']}": one["setting"] for one in sweeps}
-    arms |= random_settings(2 if small else RANDOM)
+    arms |= random_settings(1 if small else RANDOM)
     arms |= {name: name for name in (RECIPES[:1] if small else RECIPES)}
     return {"fresh": Block(arms, FRESH_SEEDS[:2] if small else FRESH_SEEDS, SMALL if small else {})}
 
 
 SMALL = {
     "model.base": "builtin:kitchen-small",
-    "trainer.steps": 20,
-    "trainer.learning_rate": 1.5e-3,
+    "trainer.steps": 16,
+    "evaluate": {"every": 8, "prompts": 16, "samples": 1},
 }
 
 

@@ -126,6 +126,7 @@ def test_a_sweep_and_two_workers_run_exactly_the_trials_of_the_budget(tmp_path: 
     assert all(" ended " in text and "beside sweep" in text for text in said[1:])
 
 
+@pytest.mark.long  # eight members do, by hand, in tests/study/test_many_members.py; two here
 def test_four_workers_that_start_at_once_make_one_study_and_end_it(tmp_path: Path) -> None:
     study = tmp_path / "S"
     four = [begin("worker", KITCHEN, *flags(study, 5, 6)) for _ in range(4)]

@@ -56,4 +56,4 @@ def test_a_sweep_recommends_what_is_above_the_untrained_model(tmp_path: Path) ->
     assert found["ways"]["sweep"]["mean"] > found["start"] + 0.1
     assert 0 < found["steps_share"]["mean"] <= 1
     table: Any = pd.read_csv(tmp_path / "runs.csv")
-    assert set(table["arm"]) == {"no KL", "sweep 200", "random 0", "random 1", "trl-grpo-0.18"}
+    assert set(table["arm"]) == {"no KL", "sweep 200", "random 0", "trl-grpo-0.18"}
