@@ -27,7 +27,7 @@ def test_the_stub_names_what_the_package_gives() -> None:
     tree = ast.parse((PACKAGE / "__init__.pyi").read_text(encoding="utf-8"))
     aliases = [a for node in tree.body if isinstance(node, ast.ImportFrom) for a in node.names]
     public = {alias.asname for alias in aliases}
-    assert public == {"Study", "open_study", "sweep"}
+    assert public == {"Arms", "Study", "open_arms", "open_study", "run_arms", "sweep"}
     assert public <= set(dir(kltune))
     for name in public:
         assert getattr(kltune, str(name)).__module__.startswith("kltune.api.")

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
-from e2e.cli import KITCHEN, QUICK, kltune, sets, start
+from e2e.cli import QUICK, kltune, sets, start
 from ray_case import LocalCluster, local_cluster
 
 pytestmark = [
@@ -22,9 +22,49 @@ pytestmark = [
 ]
 
 TRIALS = 8
-SPEC = sets(
-    *QUICK, "trainer.steps=30", f"budget.trials={TRIALS}", "budget.slots=1", "budget.workers=1"
-)
+SPEC = sets(*QUICK, f"budget.trials={TRIALS}", "budget.slots=1", "budget.workers=1")
+SCORERS = """
+import time
+from pathlib import Path
+
+STUDY, GATE = Path({study!r}), Path({gate!r})
+
+def gold(completions):
+    return [float(len(c)) for c in completions]
+
+def gated(completions):
+    # However quick the machine is, some trials are over and some are not when the node dies.
+    while not GATE.exists() and _ended() >= 2:
+        time.sleep(0.05)
+    return [float(c.count("e")) for c in completions]
+
+def _ended():
+    return sum('"ended"' in file.read_text() for file in STUDY.glob("trials/*/events.jsonl"))
+"""
+
+
+def _own_spec(folder: Path, study: Path, gate: Path) -> Path:
+    """A task whose proxy waits, once two trials have ended, until there is a file ``gate``."""
+    scorers = SCORERS.format(study=str(study), gate=str(gate))
+    (folder / "rewards.py").write_text(scorers, encoding="utf-8")
+    (folder / "prompts.txt").write_text(
+        "".join(f"how long does rice take , version {i} ?\n" for i in range(24)), encoding="utf-8"
+    )
+    spec = {
+        "name": "nodes",
+        "task": {
+            "prompts": "prompts.txt",
+            "gold": "rewards.py:gold",
+            "proxy": "rewards.py:gated",
+        },
+        "model": {"base": "builtin:kitchen"},
+        "trainer": {"group_size": 4, "max_new_tokens": 12},
+        "search": {"beta": {"log": [0.01, 1]}},
+        "tracking": {"enabled": False},
+    }
+    path = folder / "nodes.yaml"
+    path.write_text(json.dumps(spec), encoding="utf-8")
+    return path
 
 
 def _ended(study: Path) -> list[int]:
@@ -37,11 +77,11 @@ def _ended(study: Path) -> list[int]:
     return found
 
 
-def _wait_for(what, seconds: float, process: subprocess.Popen[str]) -> None:
+def _wait_for(what, seconds: float, process: subprocess.Popen[str], log: Path) -> None:
     until = time.monotonic() + seconds
     while not what():
-        assert process.poll() is None, process.communicate()[1][-3000:]
-        assert time.monotonic() < until, "it took too long"
+        assert process.poll() is None, f"it ended early: {log.read_text()[-3000:]}"
+        assert time.monotonic() < until, f"it took too long: {log.read_text()[-3000:]}"
         time.sleep(0.2)
 
 
@@ -58,32 +98,25 @@ def _kill_node(cluster: LocalCluster, lines: Path) -> None:
 
 
 def test_a_node_that_dies_costs_no_trial_and_one_that_joins_is_used(tmp_path: Path) -> None:
-    study, log = tmp_path / "study", tmp_path / "stderr"
+    study, log, gate = tmp_path / "study", tmp_path / "stderr", tmp_path / "go"
+    spec = _own_spec(tmp_path, study, gate)
     with local_cluster(2) as cluster, log.open("w") as stderr:
-        words = (
-            "sweep",
-            KITCHEN,
-            "--study",
-            study,
-            "--on",
-            "ray",
-            "--address",
-            cluster.address,
-            *SPEC,
-        )
-        process = start(*words, stderr=stderr)
+        where = ("--on", "ray", "--address", cluster.address)
+        process = start("sweep", spec, "--study", study, *where, *SPEC, stderr=stderr)
         _wait_for(
             lambda: len(_ended(study)) >= 2 and log.read_text().count("is process") >= 2,
             240,
             process,
+            log,
         )
         _kill_node(cluster, log)
-        _wait_for(lambda: re.search(r"worker \d+ is lost", log.read_text()), 60, process)
+        _wait_for(lambda: re.search(r"worker \d+ is lost", log.read_text()), 120, process, log)
         joined = cluster.tell("add")
+        _wait_for(lambda: f"starts on node {joined[:8]}" in log.read_text(), 120, process, log)
+        gate.touch()
         process.communicate(timeout=300)
         assert process.returncode == 0, log.read_text()[-3000:]
     assert _ended(study) == list(range(TRIALS))
-    assert f"starts on node {joined[:8]}" in log.read_text()
     assert (study / "report.html").is_file()
     stands = json.loads(kltune("status", study, "--json").stdout)
     assert stands["state"] == "finished"
