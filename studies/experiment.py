@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from experiment_tables import filled
 
 import kltune
-from kltune.plot_style import STYLE
 
 ROOT = Path(__file__).parents[1]
 
@@ -163,17 +163,6 @@ def read_results(out: Path) -> dict[str, Any]:
     return found
 
 
-def filled(readme: str, tables: Mapping[str, str]) -> str:
-    """The README with every named part written anew; a part that it has no place for is a mistake."""
-    for name, text in tables.items():
-        begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
-        for mark in (begin, end):
-            assert mark in readme, f"README.md: no place for {name} ({mark} is absent)"
-        before, rest = readme.split(begin, 1)
-        readme = f"{before}{begin}\n{text.strip()}\n{end}{rest.split(end, 1)[1]}"
-    return readme
-
-
 def curves(runs: pd.DataFrame, column: str, block: str | None = None) -> dict[str, Any]:
     """Values by arm, S x C: seeds in rising order, evaluations of a whole run; one that ended early keeps its last.
 
@@ -190,32 +179,10 @@ def curves(runs: pd.DataFrame, column: str, block: str | None = None) -> dict[st
     return found
 
 
-def interval_words(found: Mapping[str, float], digits: int = 2) -> str:
-    """A mean with its interval: ``0.91 (0.73 to 1.09)``."""
-    # Adding 0 takes the sign from a -0.
-    mean, low, high = (
-        f"{round(found[name], digits) + 0.0:.{digits}f}" for name in ("mean", "low", "high")
-    )
-    return f"{mean} ({low} to {high})"
-
-
 def write_results(results: Mapping[str, Any], path: Path) -> None:
     """Strict JSON with numbers of `DIGITS` significant digits."""
     text = json.dumps(_rounded(results), indent=1, allow_nan=False)
     path.write_text(text + "\n", encoding="utf-8")
-
-
-def save_figure(path: Path, width: float, height: float, draw: Callable[[Any], None]) -> None:
-    """A PNG in kltune's style; ``draw`` gets the empty figure."""
-    import matplotlib as mpl
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(width, height), layout="constrained", dpi=150)
-        FigureCanvasAgg(figure)
-        draw(figure)
-        figure.savefig(path, format="png", facecolor="white", metadata={"Software": None})
 
 
 def main(study: Study) -> None:

@@ -15,7 +15,7 @@ from kltune.spec.trial import TrialSpec
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
-STEPS = 50
+STEPS = 30
 ALGORITHMS = {
     "grpo": (),
     "dr-grpo": (),

@@ -37,8 +37,8 @@ def curve(record: TrialRecord) -> list[dict[str, Any]]:
 
 
 def flags(path: Path) -> list[str | Path]:
-    baselines = ("baselines=[]", "search.beta={log: [0.05, 0.5]}")
-    return ["--study", path, "--trials", "1", *sets(*LONG, *baselines)]
+    alone = ("baselines=[]", "search.beta={log: [0.05, 0.5]}", "tracking.enabled=false")
+    return ["--study", path, "--trials", "1", *sets(*LONG, *alone)]
 
 
 @pytest.fixture(scope="module")

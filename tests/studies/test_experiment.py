@@ -1,4 +1,4 @@
-"""What the studies' scripts share: flags, tables of every run, a README that is filled, figures over seeds."""
+"""What the studies' scripts share: flags, tables of every run, results and curves over seeds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from tests.arms_case import ARMS, SPEC, Fakes, fakes, loaded_spec
 sys.path.insert(0, str(STUDIES))  # as the scripts do it
 
 import experiment
-from experiment import Block, Study, curves, filled, interval_words, write_results
+from experiment import Block, Study, curves, write_results
+from experiment_figures import save_figure
 
 __all__ = ["fakes"]  # a fixture
 
@@ -68,20 +69,6 @@ def test_blocks_are_told_apart_or_asked_for() -> None:
         curves(both, "gold")  # never a mean of the two
 
 
-def test_parts_of_the_readme_are_written_anew_and_nothing_else() -> None:
-    text = "a\n<!-- one -->\nold\n<!-- /one -->\nb <!-- two --><!-- /two --> c\n"
-    once = filled(text, {"one": "| x |\n", "two": "y"})
-    assert once == ("a\n<!-- one -->\n| x |\n<!-- /one -->\nb <!-- two -->\ny\n<!-- /two --> c\n")
-    assert filled(once, {"one": "| x |\n", "two": "y"}) == once
-    assert filled(text, {}) == text
-
-
-@pytest.mark.parametrize("text", ["no place", "<!-- one --> never closed"])
-def test_a_part_without_a_place_is_a_mistake(text: str) -> None:
-    with pytest.raises(AssertionError, match="no place for one"):
-        filled(text, {"one": "x"})
-
-
 def test_results_are_strict_json_with_few_digits(tmp_path: Path) -> None:
     found = {
         "pi": math.pi,
@@ -111,13 +98,6 @@ def test_results_are_strict_json_with_few_digits(tmp_path: Path) -> None:
     assert experiment.read_results(tmp_path)["pi"] == 3.1416
 
 
-def test_an_interval_in_words() -> None:
-    found = {"mean": 0.913, "low": 0.7249, "high": 1.0951}
-    assert interval_words(found) == "0.91 (0.72 to 1.10)"
-    assert interval_words(found, 1) == "0.9 (0.7 to 1.1)"
-    assert interval_words({"mean": -0.001, "low": -0.5, "high": 0.0}) == "0.00 (-0.50 to 0.00)"
-
-
 @pytest.fixture
 def study(tmp_path: Path) -> Study:
     """A study on the fake bank, with a README."""
@@ -138,7 +118,7 @@ def study(tmp_path: Path) -> Study:
 
     def draw(_runs: pd.DataFrame, _steps: pd.DataFrame, results: Any, out: Path) -> None:
         assert results["evals"]
-        experiment.save_figure(out / "ends.png", 3, 2, lambda figure: figure.add_subplot())
+        save_figure(out / "ends.png", 3, 2, lambda figure: figure.add_subplot())
 
     def tables(results: dict[str, Any]) -> dict[str, str]:
         return {"ends": f"{results['evals']} evaluations"}
