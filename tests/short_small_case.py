@@ -72,4 +72,4 @@ def machine() -> dict[str, Any]:
 @cache
 def analysed(**changes: Any) -> dict[str, Any]:
     """What is found in runs that are made up so."""
-    return analyse(made_up(**changes), pd.DataFrame(), machine())
+    return analyse(made_up(**changes), pd.DataFrame(), machine(), draws=40)

@@ -12,6 +12,7 @@ from experiment_figures import interval_up, save_figure
 from experiment_intervals import at_once
 from penalties_arms import BETAS, BIASED, NO_KL, arm
 from penalties_data import Data, Found
+from penalties_hump_figure import draw_hump
 
 from kltune.statistics.arms import at_end
 
@@ -24,11 +25,12 @@ BAR: dict[str, Any] = {"markersize": 4.5, "capsize": 2, "linewidth": 1.1}
 
 
 def draw(runs: pd.DataFrame, steps: pd.DataFrame, results: dict[str, Any], out: Path) -> None:
-    """frontier.png: gold and proxy against KL; dial.png: what more beta does to KL; ends.png: where settings end."""
+    """frontier.png: gold and proxy against KL; dial.png: what more beta does to KL; ends.png: where settings end; hump.png: by step."""
     data = Data.of(runs, steps)
     save_figure(out / "dial.png", 10, 4.4, lambda figure: _dial(figure, data, results["dial"]))
     save_figure(out / "frontier.png", 10, 6.4, lambda figure: _frontier(figure, data))
     save_figure(out / "ends.png", 10, 4.6, lambda figure: _ends(figure, data, results))
+    draw_hump(data, out)
 
 
 def _frontier(figure: Any, data: Data) -> None:

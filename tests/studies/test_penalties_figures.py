@@ -18,4 +18,9 @@ def test_figures_are_made_of_what_was_found(tmp_path):
 
     draw(runs, steps_of(runs), analyse(runs), tmp_path)
 
-    assert {p.name for p in tmp_path.iterdir()} == {"dial.png", "frontier.png", "ends.png"}
+    assert {p.name for p in tmp_path.iterdir()} == {
+        "dial.png",
+        "frontier.png",
+        "ends.png",
+        "hump.png",
+    }

@@ -62,7 +62,9 @@ class TestSmall:
 
         assert told["all_choose"] == arm(0.05)
         assert told["rank"]["mean"] < 0.5
-        assert told["seeds"]["4"]["lost"]["low"] < 0.5 < told["seeds"]["4"]["lost"]["high"]
+        assert told["seeds"]["4"]["lost"]["mean"] == pytest.approx(
+            0.47, abs=0.04
+        )  # the last two looks
 
     def test_cost_is_time_by_model_and_share_and_number_of_seeds(self, found):
         assert found["small"]["small"]["0.25"]["cost"] == pytest.approx(1 / 16)

@@ -87,25 +87,27 @@ class TestDecide:
             == looks.decide(looks.all_looks(gold_KSC[:, :, :4], 2, draws), 4, final, "at_end").lost
         )
 
-    def test_the_interval_of_a_choice_that_never_changes_is_students(self):
+    @pytest.mark.parametrize("num", NUM_LOOKS)
+    def test_the_interval_of_a_choice_that_never_changes_is_students(self, num):
         rng = np.random.default_rng(0)
         late_KS = rng.normal(size=(3, SEEDS))
         look_KS = np.array([0.0, 1.0, 2.0])[:, None] + np.zeros((3, SEEDS))
-        draws = looks.redrawn_seeds(SEEDS, 4000)
+        draws = looks.redrawn_seeds(SEEDS, 1000)
 
         found = looks.decide(
-            looks.all_looks(seen(look_KS), 1, draws), 2, final_of(late_KS), "stopped"
+            looks.all_looks(seen(look_KS), num, draws), 2, final_of(late_KS), "stopped"
         )
         known = mean_of(late_KS[2] - late_KS[0])
 
         assert found.chosen_K.tolist() == [0, 0, 1]
         assert found.minus_always[0].mean == pytest.approx(known.mean)
-        assert found.minus_always[0].high == pytest.approx(known.high, abs=0.05)
+        assert found.minus_always[0].high == pytest.approx(known.high, abs=0.06)
         assert found.minus_always[2].high == found.minus_always[2].low == 0
 
     def test_the_same_choice_as_the_best_may_still_lose(self):
         """Which of two settings is the best isn't known: no loss of exactly 0 is found."""
-        late_KS = np.random.default_rng(1).normal(0, 0.1, (2, SEEDS)) + [[0.0], [0.02]]
+        late_KS = np.random.default_rng(1).normal(0, 0.1, (2, SEEDS))
+        late_KS[1] += 0.02
         look_KS = np.array([0.0, 1.0])[:, None] + np.zeros((2, SEEDS))
         draws = looks.redrawn_seeds(SEEDS)
 
