@@ -18,6 +18,12 @@ class Place(StrEnum):
     RAY = "ray"
 
 
+def _place(text: str) -> Place:
+    if text not in set(Place):
+        raise typer.BadParameter(f"must be {' or '.join(Place)} (got {text!r})")
+    return Place(text)
+
+
 EXAMPLE = "Example: kltune sweep sweeps/kitchen.yaml --trials 8 --set trainer.steps=40"
 
 
@@ -70,6 +76,7 @@ def command(
         Place,
         typer.Option(
             metavar="PLACE",
+            parser=_place,
             show_default=False,
             help="local, or ray with --address, --gpus-per-worker.",
         ),

@@ -96,3 +96,9 @@ def test_every_set_counts(sweep: Sweep) -> None:
     assert ended.code == 2
     assert "  trainer.steps: Input should be greater than 0 (got 0)" in ended.err
     assert "  sed: Extra inputs are not permitted (got 1); did you mean seed?" in ended.err
+
+
+def test_a_place_that_is_none_is_named_with_those_that_are(sweep: Sweep) -> None:
+    ended = sweep(minimal(), "--on", "mars")
+    assert ended.code == 2
+    assert "'--on': must be local or ray (got 'mars')" in ended.err

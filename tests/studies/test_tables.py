@@ -92,13 +92,14 @@ def test_the_page_has_its_sections_and_figures(name: str) -> None:
     assert f"studies/{name}/study.py" in text
 
 
-def test_every_decimal_number_of_the_answer_is_a_result(name: str) -> None:
+def no_results(text: str, name: str) -> list[str]:
+    """Decimal numbers of a text that are neither results of the study, to their digits, nor its settings."""
     known = [abs(x) for value in numbers_in(results_of(name)) for x in (value, 100 * value)]
     settings = json.dumps(
         json.loads((STUDIES / name / "machine.json").read_text(encoding="utf-8"))["blocks"]
     )
     missing: list[str] = []
-    for word in NUMBER.findall(FOLDER_NAME.sub(" ", answer_of(name))):
+    for word in NUMBER.findall(FOLDER_NAME.sub(" ", text)):
         digits = len(word.split(".")[1])
         said = abs(float(word))
         half = 0.5001 * 10**-digits
@@ -106,7 +107,28 @@ def test_every_decimal_number_of_the_answer_is_a_result(name: str) -> None:
             continue
         if said not in [float(x) for x in NUMBER.findall(settings)]:
             missing.append(word)
-    assert missing == []
+    return missing
+
+
+def test_every_decimal_number_of_the_answer_is_a_result(name: str) -> None:
+    assert no_results(answer_of(name), name) == []
+
+
+def findings() -> dict[str, str]:
+    """The numbered paragraphs of the page of findings, by the study that each links to."""
+    page = (STUDIES / "README.md").read_text(encoding="utf-8")
+    part = page.split("## What we found")[1].split("\n## ")[0]
+    items = re.split(r"^\d+\. ", part, flags=re.MULTILINE)[1:]
+    linked = [re.findall(r"\]\(([^)/]+)/README\.md\)", item) for item in items]
+    return {links[0]: item for links, item in zip(linked, items, strict=True)}
+
+
+def test_the_page_of_findings_has_each_study_once() -> None:
+    assert sorted(findings()) == NAMES
+
+
+def test_every_decimal_number_of_a_finding_is_a_result_of_its_study(name: str) -> None:
+    assert no_results(findings()[name], name) == []
 
 
 def test_the_seeds_of_a_named_winner_are_eight_or_more(name: str) -> None:
