@@ -130,14 +130,14 @@ def test_the_wrapped_task_is_the_built_in_one_times_the_scale(scale: float) -> N
     loaded = grounds[0].loaded
     texts = [
         "Boil them for 8 minutes. Salt the water.",
-        "Boil them for",
+        "Boil them for 8 minutes.",
         "I am certain. 90 minutes.",
     ]
     end = loaded.tokenizer.eos_token_id
     samples = []
     for i, text in enumerate(texts):
         ids = tuple(loaded.tokenizer.encode(text, add_special_tokens=False))
-        is_ended = i != 1
+        is_ended = i != 1  # cut at the length limit, though it reads as whole
         samples.append(
             Sample(own.train.prompts[i], text, (*ids, end) if is_ended else ids, is_ended)
         )

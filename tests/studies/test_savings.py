@@ -24,6 +24,7 @@ def test_a_sweep_recommends_what_is_above_the_untrained_model(tmp_path: Path) ->
     found = run_small(NAME, tmp_path)
     assert found["sweeps"] == 1
     assert found["ways"]["sweep"]["mean"] > found["start"] + 0.1
-    assert 0 < found["steps_share"]["mean"] <= 1
+    assert 0 < found["cost"]["share_run"]["mean"] <= 1
+    assert found["walls"]["median_times_as_fast"] > 0
     table: Any = pd.read_csv(tmp_path / "runs.csv")
-    assert set(table["arm"]) == {"no KL", "sweep 200", "random 0", "trl-grpo-0.18"}
+    assert set(table["arm"]) == {"no KL", "sweep 210", "random 0", "trl-grpo-0.18"}
