@@ -90,6 +90,7 @@ def test_what_the_sweeps_said_is_held_against_fresh_seeds(found: dict[str, Any])
 def test_what_was_spared_adds_up(found: dict[str, Any]) -> None:
     cost = found["cost"]
     assert cost["share_spared"] == {"done": 0.0, "pruned": 0.1, "kl_limit": 0.15}
+    assert cost["share_spared_by_guards"] == 0.15
     assert cost["share_run"]["mean"] == pytest.approx(0.75)
 
 
