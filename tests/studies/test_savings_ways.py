@@ -109,3 +109,11 @@ def test_a_seed_that_was_drawn_twice_does_not_judge_itself() -> None:
         gold[0, seed, 1 + seed] = 1.0
     found = ways.best_of_n_between(gold, 1, np.zeros((2, 4)))
     assert found["gold"] == {"mean": 0.0, "low": 0.0, "high": 0.0}
+
+
+def test_the_estimate_is_within_its_interval_where_draws_are_one_sided() -> None:
+    gold = np.array([[[0.0, 1.0, 0.0], [0.0, 0.2, 0.9]]])
+    found = ways.best_of_n_between(gold, 1, np.zeros((1, 2)))["gold"]
+    assert found["low"] <= found["mean"] <= found["high"]
+    one_sided = ways._percentiles(2.0, np.zeros(100))
+    assert one_sided == {"mean": 2.0, "low": 0.0, "high": 2.0}

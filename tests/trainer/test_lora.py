@@ -84,7 +84,8 @@ def test_each_block_of_rows_equals_its_slot_alone_with_weights_written_out(
         block = slice(2 * place, 2 * place + 2)
         with torch.no_grad():
             alone = materialised(plain, stack, slot)(rows[block]).last_hidden_state
-        torch.testing.assert_close(together[block], alone, rtol=1e-5, atol=5e-6)
+        # Values of order 1; processors add in other orders (6.6e-6 apart on one of them).
+        torch.testing.assert_close(together[block], alone, rtol=1e-5, atol=2e-5)
         assert float((together[block] - plain(rows[block]).last_hidden_state).abs().max()) > 0.1
 
 

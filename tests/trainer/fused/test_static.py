@@ -49,15 +49,26 @@ def drawn(
     return rollout(model, padded, u, sampling, (stack, stack.view(range(slots))))
 
 
-def assert_same(got: Rollout, wanted: Rollout) -> None:
-    """``wanted`` is trimmed to its longest completion."""
+def assert_same(got: Rollout, wanted: Rollout, may_part: int = 0) -> None:
+    """``wanted`` is trimmed to its longest completion.
+
+    Shapes differ, so sums are added in other orders and last bits differ, by processor: now and then a draw
+    that lies on the border of two tokens falls on the other side. So many completions may part there;
+    until then they must be the same.
+    """
     used = wanted.ids_KNT.shape[-1]
-    for name in ("ids_KNT", "mask_KNT"):
-        assert torch.equal(getattr(got, name)[..., :used], getattr(wanted, name)), name
-    assert not got.mask_KNT[..., used:].any()
-    assert torch.equal(got.ended_KN, wanted.ended_KN)
+    ids_KNT, mask_KNT = got.ids_KNT[..., :used], got.mask_KNT[..., :used]
+    is_same_KNT = (ids_KNT == wanted.ids_KNT) & (mask_KNT == wanted.mask_KNT)
+    is_same_KN = is_same_KNT.all(-1)
+    assert int((~is_same_KN).sum()) <= may_part
+    assert not got.mask_KNT[is_same_KN][:, used:].any()
+    assert torch.equal(got.ended_KN[is_same_KN], wanted.ended_KN[is_same_KN])
+    until_KNT = is_same_KNT.long().cumprod(-1).bool()
     torch.testing.assert_close(
-        got.sampler_logprobs_KNT[..., :used], wanted.sampler_logprobs_KNT, rtol=0, atol=2e-5
+        got.sampler_logprobs_KNT[..., :used][until_KNT],
+        wanted.sampler_logprobs_KNT[until_KNT],
+        rtol=0,
+        atol=2e-5,
     )
     assert not got.sampler_logprobs_KNT[~got.mask_KNT].any()
 
@@ -82,7 +93,7 @@ def test_so_they_are_at_any_length_and_across_the_steps_of_what_is_looked_at(len
     model = own("llama", stops=(1,))
     stack = adapted(model, 2)
     wanted = drawn(model, stack, FIRST, length=length, compact=True)
-    assert_same(drawn(model, stack, FIRST, length=length), wanted)
+    assert_same(drawn(model, stack, FIRST, length=length), wanted, may_part=length // 50)
 
 
 def test_buffers_that_were_used_hold_nothing_over() -> None:
