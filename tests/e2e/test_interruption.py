@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 import pytest
 from e2e.cli import KITCHEN, kltune, sets, start, strict, wait_for_rows
+from e2e.own_task import own_spec
 
 from kltune.trial.record import TrialRecord, read_trial, read_trials
 
@@ -108,33 +108,9 @@ def proxy(prompts, completions):
 """
 
 
-def own_spec(folder: Path, when: str) -> Path:
-    (folder / "rewards.py").write_text(SCORERS.format(when=when), encoding="utf-8")
-    (folder / "prompts.txt").write_text(
-        "".join(f"how long does rice take , version {i} ?\n" for i in range(24)), encoding="utf-8"
-    )
-    spec = {
-        "name": "own",
-        "task": {
-            "prompts": "prompts.txt",
-            "proxy": "rewards.py:proxy",
-            "gold": "rewards.py:gold",
-        },
-        "model": {"base": "builtin:kitchen"},
-        "trainer": {"steps": 4, "prompts": 2, "group_size": 4, "max_new_tokens": 12},
-        "search": {"beta": {"log": [0.01, 1]}},
-        "evaluate": {"every": 2, "prompts": 4, "samples": 1},
-        "budget": {"trials": 3},
-        "tracking": {"enabled": False},
-    }
-    path = folder / "own.yaml"
-    path.write_text(json.dumps(spec), encoding="utf-8")
-    return path
-
-
 def test_a_reward_that_raises_costs_its_own_trial_only(tmp_path: Path) -> None:
     # One call for sigma_R per batch, then one a step and one an evaluation: call 14 is inside a trial.
-    spec = own_spec(tmp_path, when="calls == 14")
+    spec = own_spec(tmp_path, SCORERS.format(when="calls == 14"))
     done = kltune("sweep", spec, "--study", tmp_path / "S", "--json")
     assert done.returncode == 0, done.stderr
     trials = strict(done.stdout)["trials"]
@@ -145,7 +121,7 @@ def test_a_reward_that_raises_costs_its_own_trial_only(tmp_path: Path) -> None:
 
 
 def test_a_reward_that_always_raises_is_an_error_with_its_own_words(tmp_path: Path) -> None:
-    spec = own_spec(tmp_path, when="calls > 4")
+    spec = own_spec(tmp_path, SCORERS.format(when="calls > 4"))
     done = kltune("sweep", spec, "--study", tmp_path / "S")
     assert done.returncode == 1, done.stderr
     assert "the reward broke" in done.stderr
@@ -153,7 +129,7 @@ def test_a_reward_that_always_raises_is_an_error_with_its_own_words(tmp_path: Pa
 
 
 def test_a_reward_that_exits_or_prints_is_an_error_and_leaves_json_alone(tmp_path: Path) -> None:
-    spec = own_spec(tmp_path, when="print('noise') or calls == 14")
+    spec = own_spec(tmp_path, SCORERS.format(when="print('noise') or calls == 14"))
     text = (tmp_path / "rewards.py").read_text(encoding="utf-8")
     exits = text.replace('raise ValueError("the reward broke")', "raise SystemExit(0)")
     (tmp_path / "rewards.py").write_text(exits, encoding="utf-8")
@@ -165,7 +141,7 @@ def test_a_reward_that_exits_or_prints_is_an_error_and_leaves_json_alone(tmp_pat
 
 
 def test_what_fails_before_the_first_trial_leaves_no_folder(tmp_path: Path) -> None:
-    spec = own_spec(tmp_path, when="True")
+    spec = own_spec(tmp_path, SCORERS.format(when="True"))
     done = kltune("sweep", spec, "--study", tmp_path / "S")
     assert done.returncode == 2
     assert "error: task.proxy: " in done.stderr
@@ -174,7 +150,7 @@ def test_what_fails_before_the_first_trial_leaves_no_folder(tmp_path: Path) -> N
 
 
 def test_a_password_in_the_tracking_address_reaches_no_file_and_no_output(tmp_path: Path) -> None:
-    spec = own_spec(tmp_path, when="False")
+    spec = own_spec(tmp_path, SCORERS.format(when="False"))
     uri = "tracking={enabled: true, mlflow: 'http://u:S3CRET@127.0.0.1:9'}"
     done = kltune("sweep", spec, "--study", tmp_path / "S", "--trials", "1", "--set", uri)
     assert done.returncode == 0, done.stderr
@@ -184,7 +160,7 @@ def test_a_password_in_the_tracking_address_reaches_no_file_and_no_output(tmp_pa
 
 
 def test_a_wall_budget_of_a_second_is_exit_0(tmp_path: Path) -> None:
-    spec = own_spec(tmp_path, when="False")
+    spec = own_spec(tmp_path, SCORERS.format(when="False"))
     flags = ["--study", tmp_path / "S", "--set", "budget.wall=1s"]
     done = kltune("sweep", spec, *flags, "--trials", "50")
     assert done.returncode == 0, done.stderr

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from e2e.cli import QUICK, kltune, sets, start
+from e2e.own_task import own_spec
 from ray_case import LocalCluster, local_cluster
 
 pytestmark = [
@@ -32,7 +33,7 @@ STUDY, GATE = Path({study!r}), Path({gate!r})
 def gold(completions):
     return [float(len(c)) for c in completions]
 
-def gated(completions):
+def proxy(completions):
     # However quick the machine is, some trials are over and some are not when the node dies.
     while not GATE.exists() and _ended() >= 2:
         time.sleep(0.05)
@@ -41,30 +42,6 @@ def gated(completions):
 def _ended():
     return sum('"ended"' in file.read_text() for file in STUDY.glob("trials/*/events.jsonl"))
 """
-
-
-def _own_spec(folder: Path, study: Path, gate: Path) -> Path:
-    """A task whose proxy waits, once two trials have ended, until there is a file ``gate``."""
-    scorers = SCORERS.format(study=str(study), gate=str(gate))
-    (folder / "rewards.py").write_text(scorers, encoding="utf-8")
-    (folder / "prompts.txt").write_text(
-        "".join(f"how long does rice take , version {i} ?\n" for i in range(24)), encoding="utf-8"
-    )
-    spec = {
-        "name": "nodes",
-        "task": {
-            "prompts": "prompts.txt",
-            "gold": "rewards.py:gold",
-            "proxy": "rewards.py:gated",
-        },
-        "model": {"base": "builtin:kitchen"},
-        "trainer": {"group_size": 4, "max_new_tokens": 12},
-        "search": {"beta": {"log": [0.01, 1]}},
-        "tracking": {"enabled": False},
-    }
-    path = folder / "nodes.yaml"
-    path.write_text(json.dumps(spec), encoding="utf-8")
-    return path
 
 
 def _ended(study: Path) -> list[int]:
@@ -99,7 +76,8 @@ def _kill_node(cluster: LocalCluster, lines: Path) -> None:
 
 def test_a_node_that_dies_costs_no_trial_and_one_that_joins_is_used(tmp_path: Path) -> None:
     study, log, gate = tmp_path / "study", tmp_path / "stderr", tmp_path / "go"
-    spec = _own_spec(tmp_path, study, gate)
+    # The proxy waits, once two trials have ended, until there is a file `gate`.
+    spec = own_spec(tmp_path, SCORERS.format(study=str(study), gate=str(gate)))
     with local_cluster(2) as cluster, log.open("w") as stderr:
         where = ("--on", "ray", "--address", cluster.address)
         process = start("sweep", spec, "--study", study, *where, *SPEC, stderr=stderr)

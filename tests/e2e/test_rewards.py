@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 from e2e.cli import kltune, strict
+from e2e.own_task import own_spec
 
 from kltune.trial.record import read_trials
 
@@ -38,30 +37,10 @@ async def short(completions, **columns):
 """
 
 
-def own_spec(folder: Path, **task: Any) -> Path:
-    (folder / "rewards.py").write_text(SCORERS, encoding="utf-8")
-    (folder / "prompts.txt").write_text(
-        "".join(f"how long does rice take , version {i} ?\n" for i in range(24)), encoding="utf-8"
-    )
-    spec = {
-        "name": "own",
-        "task": {"prompts": "prompts.txt", "gold": "rewards.py:gold", **task},
-        "model": {"base": "builtin:kitchen"},
-        "trainer": {"steps": 4, "prompts": 2, "group_size": 4, "max_new_tokens": 12},
-        "search": {"beta": {"log": [0.01, 1]}},
-        "evaluate": {"every": 2, "prompts": 4, "samples": 1},
-        "budget": {"trials": 3},
-        "tracking": {"enabled": False},
-    }
-    path = folder / "own.yaml"
-    path.write_text(json.dumps(spec), encoding="utf-8")
-    return path
-
-
 @pytest.mark.parametrize("isolate", [False, True])
 def test_a_reward_that_hangs_costs_its_own_trial_only(tmp_path: Path, isolate: bool) -> None:
     # Field case B25. One call to probe, one for sigma_R per batch, then one a step and one an evaluation.
-    spec = own_spec(tmp_path, proxy="rewards.py:hangs", timeout="1s", isolate=isolate)
+    spec = own_spec(tmp_path, SCORERS, proxy="rewards.py:hangs", timeout="1s", isolate=isolate)
     start = time.monotonic()
     done = kltune("sweep", spec, "--study", tmp_path / "S", "--json")
     assert done.returncode == 0, done.stderr
@@ -78,7 +57,9 @@ def test_parts_of_a_sum_and_errors_that_are_passed_over_are_on_record(tmp_path: 
         {"function": "rewards.py:compute_score", "name": "e"},
         {"function": "rewards.py:short", "weight": 0.1},
     ]
-    spec = own_spec(tmp_path, proxy={"weighted": parts}, errors={"action": "skip", "share": 0.9})
+    spec = own_spec(
+        tmp_path, SCORERS, proxy={"weighted": parts}, errors={"action": "skip", "share": 0.9}
+    )
     done = kltune("sweep", spec, "--study", tmp_path / "S", "--trials", "1")
     assert done.returncode == 0, done.stderr
     (record,) = read_trials(tmp_path / "S")
