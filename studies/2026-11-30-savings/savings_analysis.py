@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from experiment import ROOT, curves, read_table
 from numpy.typing import NDArray
-from savings_arms import NO_KL, RECIPES, TRIAL_STEPS
+from savings_arms import NO_KL, RECIPES
 from savings_walls import paces
 from savings_ways import best_of_n, best_of_n_between, crossed, own_stop, stopped_at, stopped_by_kl
 
@@ -73,7 +73,10 @@ def analyse(
         },
         "setting_alone": crossed(ways[SWEEP_OWN], ways[RANDOM_STOPPED]),
         "best_of_random": {
-            str(num): {**best_of_n_between(random_VSC, num, swept_US), "steps": num * TRIAL_STEPS}
+            str(num): {
+                **best_of_n_between(random_VSC, num, swept_US),
+                "steps": num * int(steps_C[-1]),
+            }
             for num in TRIED
             if num <= len(random_VSC)
         },

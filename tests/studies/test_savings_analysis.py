@@ -78,7 +78,7 @@ def test_ways_and_what_a_sweep_is_ahead_by(found: dict[str, Any]) -> None:
     assert abs(ahead[analysis.RANDOM_STOPPED]["mean"]) < 0.05
     assert found["stopping"][analysis.RANDOM_STOPPED]["mean"] == pytest.approx(0.5, abs=0.05)
     assert found["start"] == pytest.approx(0.2, abs=0.02)
-    assert found["best_of_random"]["2"]["steps"] == 160
+    assert found["best_of_random"]["2"]["steps"] == 2 * 40
 
 
 def test_what_the_sweeps_said_is_held_against_fresh_seeds(found: dict[str, Any]) -> None:
