@@ -136,13 +136,13 @@ def write_tables(blocks: Mapping[str, Block], out: Path, *, keeps_steps: bool) -
 
 
 def analyse_study(study: Study, out: Path) -> dict[str, Any]:
-    """results.json and figures from the tables in ``out``."""
+    """results.json and figures from the tables in ``out``; nothing is written where they can't be made."""
     runs = read_table(out / "runs.csv")
     steps = read_table(out / "steps.csv") if study.keeps_steps else pd.DataFrame()
     results = study.analyse(runs, steps, *(_read_more(out / name) for name in study.more))
-    write_results(results, out / "results.json")
     if study.draw is not None:
         study.draw(runs, steps, results, out)
+    write_results(results, out / "results.json")
     readme = out / "README.md"
     if study.tables is not None and readme.is_file():
         text = filled(readme.read_text(encoding="utf-8"), study.tables(read_results(out)))
@@ -155,6 +155,32 @@ def read_table(path: Path) -> pd.DataFrame:
     return pd.read_csv(
         path, dtype={"block": str, "arm": str}, keep_default_na=False, na_values=[""]
     )
+
+
+def table_problem(study: Study, out: Path) -> str | None:
+    """What keeps the tables in ``out`` from being analysed: a file that is absent or cut, a run that is not there."""
+    tables = ("runs.csv", "steps.csv") if study.keeps_steps else ("runs.csv",)
+    names = (*tables, "machine.json", *study.more)
+    if absent := [name for name in names if not (out / name).is_file()]:
+        return f"{out} holds no {', '.join(absent)}"
+    if cut := [name for name in names if not (out / name).read_bytes().endswith(b"\n")]:
+        return f"{out}: {', '.join(cut)} is empty or cut: its last line has no end"
+    blocks = json.loads((out / "machine.json").read_text(encoding="utf-8"))["blocks"]
+    planned = {
+        (name, arm, seed)
+        for name, block in blocks.items()
+        for arm in block["arms"]
+        for seed in block["seeds"]
+    }
+    for name in tables:
+        table = read_table(out / name)
+        keys = table[["block", "arm", "seed"]].drop_duplicates()
+        missing = sorted(planned - set(keys.itertuples(index=False, name=None)))
+        if missing:
+            block, arm, seed = missing[0]
+            first = f"{block}, {arm}, seed {seed}"
+            return f"{out / name}: {len(missing)} of {len(planned)} runs are absent, the first: {first}"
+    return None
 
 
 def read_results(out: Path) -> dict[str, Any]:
@@ -196,10 +222,10 @@ def main(study: Study) -> None:
     parser.add_argument("--small", action="store_true", help="scaled down; needs --out")
     parser.add_argument("--analyse", action="store_true", help="train nothing")
     args = parser.parse_args()
-    if args.small and args.out == study.folder:
-        parser.error("--small: give --out, so that the study's own tables stay")
-    if args.analyse and not (args.out / "runs.csv").is_file():
-        parser.error(f"--analyse: {args.out} holds no runs.csv")
+    if args.small and args.out.resolve() == study.folder.resolve():
+        parser.error("--small: give another --out, so that the study's own tables stay")
+    if args.analyse and (problem := table_problem(study, args.out)):
+        parser.error(f"--analyse: {problem}")
     if args.analyse:
         analyse_study(study, args.out)
     else:

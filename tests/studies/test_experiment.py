@@ -199,7 +199,7 @@ def test_flags(
 ) -> None:
     with pytest.raises(SystemExit):
         flags(study, monkeypatch, "--small")
-    assert "--small: give --out" in capsys.readouterr().err
+    assert "--small: give another --out" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         flags(study, monkeypatch, "--analyse")
     assert "--analyse: " in capsys.readouterr().err
@@ -214,6 +214,50 @@ def test_flags(
     flags(study, monkeypatch, "--analyse", "--out", str(out))
     assert experiment.read_results(out)["evals"] == 4
     assert len(fakes.loads) == loads
+
+
+def test_the_studys_own_tables_stay_however_its_folder_is_spelled(
+    study: Study, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(study.folder)
+    for spelled in (".", f"../{study.folder.name}"):
+        with pytest.raises(SystemExit) as exit_:
+            flags(study, monkeypatch, "--small", "--out", spelled)
+        assert exit_.value.code == 2
+        assert "--small: give another --out" in capsys.readouterr().err
+
+
+def test_damaged_tables_are_refused_in_a_sentence_and_nothing_is_written(
+    study: Study,
+    fakes: Fakes,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    experiment.run_study(study, study.folder)
+    (study.folder / "results.json").unlink()
+    table = study.folder / "runs.csv"
+    whole = table.read_bytes()
+    lines = whole.splitlines(keepends=True)
+    damaged = {
+        b"": "runs.csv is empty or cut",
+        whole[:-3]: "runs.csv is empty or cut",
+        b"".join(lines[:1]): "runs are absent, the first: ",
+        b"".join(lines[:3]): "runs are absent, the first: ",
+        None: "holds no runs.csv",
+    }
+    for text, words in damaged.items():
+        table.unlink()
+        if text is not None:
+            table.write_bytes(text)
+        with pytest.raises(SystemExit) as exit_:
+            flags(study, monkeypatch, "--analyse")
+        assert exit_.value.code == 2
+        assert words in capsys.readouterr().err
+        assert not (study.folder / "results.json").exists()
+        table.touch()
+    table.write_bytes(whole)
+    flags(study, monkeypatch, "--analyse")
+    assert (study.folder / "results.json").is_file()
 
 
 def test_a_run_that_diverged_is_counted(tmp_path: Path, fakes: Fakes) -> None:
